@@ -1,0 +1,8 @@
+"""Hands-on multi-GPU communication: real ranks behind a notebook cell."""
+
+from .ranks import Ranks
+from .ranks import prepare as _prepare
+
+__all__ = ["Ranks"]
+
+_prepare()

@@ -1,0 +1,30 @@
+"""The launchers by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._errors import RanksUsageError
+
+_NAMES = ("local", "mpi", "attach")
+
+
+def make_launcher(name: str, *, host: str | None, port: int, size: int) -> Any:
+    """Return the launcher of that name; RanksUsageError for another name."""
+    if name not in _NAMES:
+        raise RanksUsageError(
+            f"launcher must be one of {', '.join(_NAMES)}, got {name!r}; try launcher='local'"
+        )
+    if name == "attach":
+        from ._attach import AttachLauncher
+
+        return AttachLauncher(host=host, port=port, size=size)
+    if host is not None or port:
+        raise RanksUsageError("host and port belong to launcher='attach'; leave them out here")
+    if name == "mpi":
+        from ._mpi import MpiLauncher
+
+        return MpiLauncher(size)
+    from ._local import LocalLauncher
+
+    return LocalLauncher()
