@@ -22,11 +22,10 @@ help:
 	@echo 'make constraints  choose the pinned versions anew'
 	@echo 'make clean        remove .venv and caches'
 
-# Nobody phones home: no news, no look for updates, no catalogue of extensions.
-LAB := $(PY) -m jupyterlab \
-	--LabApp.news_url=None \
-	--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \
-	--LabApp.extension_manager=readonly
+# .jupyter keeps JupyterLab from asking the network for news, updates and extensions.
+LAB = PATH="$(CURDIR)/$(VENV)/bin:$$PATH" \
+  JUPYTER_CONFIG_PATH="$(CURDIR)/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
+  $(PY) -m jupyterlab
 
 # JupyterLab refuses to run as root, in a container too, unless it is told so.
 ifeq ($(shell id -u),0)
@@ -34,17 +33,15 @@ LAB += --allow-root
 endif
 
 # Without a screen the address is printed; a text browser must not take the terminal.
-ifeq ($(shell [ "$$(uname)" = Darwin ] || echo "$$DISPLAY$$WAYLAND_DISPLAY$$BROWSER"),)
-ifneq ($(shell uname),Darwin)
+ifeq ($(shell uname)$(DISPLAY)$(WAYLAND_DISPLAY)$(BROWSER),Linux)
 LAB += --no-browser
-endif
 endif
 
 lab: $(VENV)/.course
 	@test -n '$(LESSON)' || { \
 	  echo 'L must be en or zh and lesson 00 built, got L=$(L); run `make lessons`, then `make lab`'; \
 	  exit 2; }
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(LAB) --LabApp.default_url='/lab/tree/$(LESSON)' $(LABFLAGS)
+	$(LAB) --LabApp.default_url='/lab/tree/$(LESSON)' $(LABFLAGS)
 
 test: $(VENV)/.test
 	$(PY) -m pytest $(PYTEST)

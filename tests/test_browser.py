@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
-import shlex
 import shutil
 import socket
 import subprocess
@@ -20,10 +18,11 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from conftest import find
 from playwright.sync_api import Locator, Page, sync_playwright
 
-pytestmark = [pytest.mark.needs("chromium", "make"), pytest.mark.timeout(400)]
+from tests.conftest import find
+
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parents[1]
 TOKEN = "a-token-for-this-test-only"
@@ -38,7 +37,7 @@ CHROMIUM = [
     "--disable-component-update",
     "--disable-sync",
 ]
-FIGURE = ".jp-OutputArea-output .js-plotly-plot .main-svg >> nth=0"
+FIGURE = ".jp-OutputArea-output.js-plotly-plot .main-svg"
 TABLE = ".jp-OutputArea-output table:has(th:text-is('rank')):has(th:text-is('pid'))"
 
 
@@ -51,16 +50,6 @@ class Lab:
     processes: Callable[[], list[psutil.Process]]
 
 
-def lab_flags() -> list[str]:
-    """The flags that `make lab` gives to JupyterLab, so that they are what is tested."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
-    told = subprocess.run(
-        ["make", "--dry-run", "lab"], cwd=ROOT, env=env, capture_output=True, text=True, check=True
-    )
-    (line,) = re.findall(r"-m jupyterlab (.*)", told.stdout)
-    return [f for f in shlex.split(line) if f.startswith(("--LabApp", "--allow-root"))]
-
-
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder, private = tmp_path_factory.mktemp("course"), tmp_path_factory.mktemp("jupyter")
@@ -69,8 +58,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     places = ["CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR"]
     env = {**os.environ, **{f"JUPYTER_{place}": str(private / place) for place in places}}
     env |= {"IPYTHONDIR": str(private), "JUPYTERLAB_WORKSPACES_DIR": str(private / "workspaces")}
-    env["JUPYTERLAB_SETTINGS_DIR"] = str(private / "settings")
-    command = [sys.executable, "-m", "jupyterlab", *lab_flags(), "--no-browser"]
+    env |= {"JUPYTERLAB_SETTINGS_DIR": str(private / "settings")}
+    env |= {"JUPYTER_CONFIG_PATH": str(ROOT / ".jupyter")}  # as `make lab` has it
+    command = [sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser"]
     command += [f"--port={free_port()}", f"--IdentityProvider.token={TOKEN}"]
     log = private / "log"
     with log.open("w") as out:
@@ -132,19 +122,29 @@ def code_cells(notebook: Any) -> list[Any]:
 
 
 def scroll_to(page: Page, what: str) -> Locator:
-    """Turn the wheel from the top until it is there: JupyterLab draws only what is near."""
-    found = page.locator(what)
-    page.locator(".jp-Notebook .jp-Cell").first.scroll_into_view_if_needed()
+    """Turn the wheel from the top until it is seen: JupyterLab may draw only what is near."""
+    found = page.locator(what).first
     page.locator(".jp-NotebookPanel-notebook").hover()
     page.mouse.wheel(0, -100_000)
     for _ in range(200):
+        page.wait_for_timeout(100)
         if found.count():
-            found.first.scroll_into_view_if_needed()
-            if found.first.is_visible():
-                return found.first
+            found.evaluate("element => element.scrollIntoView({block: 'center'})")
+            found.wait_for(state="visible")
+            page.wait_for_timeout(500)  # it may still move: cells above get their height late
+            found.evaluate("element => element.scrollIntoView({block: 'center'})")
+            assert is_on_screen(page, found)
+            return found
         page.mouse.wheel(0, 300)
-        page.wait_for_timeout(50)
     raise AssertionError(f"not to be seen in the notebook: {what}")
+
+
+def is_on_screen(page: Page, what: Locator) -> bool:
+    box, screen = what.bounding_box(), page.viewport_size
+    if box is None or screen is None:
+        return False
+    centre = box["y"] + box["height"] / 2
+    return box["width"] > 100 and box["height"] > 50 and 0 < centre < screen["height"]
 
 
 def run_all(page: Page, path: Path) -> list[Any]:
@@ -186,7 +186,7 @@ def test_lesson_00_runs_in_jupyterlab(lab: Lab, page: Page, lang: str, tmp_path:
     forget_counts(path)
     urls: list[str] = []
     page.on("request", lambda request: urls.append(request.url))
-    page.goto(f"{lab.url}/lab/tree/{path.relative_to(lab.folder)}?token={TOKEN}")
+    page.goto(f"{lab.url}/lab/tree/{path.relative_to(lab.folder)}?token={TOKEN}&reset")
     page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
 
     scroll_to(page, FIGURE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -155,11 +156,17 @@ def test_make_knows_what_each_target_would_do(target: str) -> None:
 
 @pytest.mark.needs("make")
 @pytest.mark.parametrize("lang", ["en", "zh"])
-def test_make_lab_opens_lesson_00_and_calls_nobody(lang: str) -> None:
+def test_make_lab_opens_lesson_00(lang: str) -> None:
     told = make("--dry-run", "lab", f"L={lang}").stdout
     assert re.search(rf"default_url='/lab/tree/notebooks/{lang}/00_\w+\.ipynb'", told)
-    assert "--LabApp.news_url=None" in told
-    assert "NeverCheckForUpdate" in told
+    assert f'JUPYTER_CONFIG_PATH="{ROOT}/.jupyter' in told
+
+
+def test_jupyterlab_is_told_to_ask_the_network_for_nothing() -> None:
+    lab = json.loads((ROOT / ".jupyter" / "jupyter_lab_config.json").read_text())["LabApp"]
+    assert lab["news_url"] is None
+    assert lab["check_for_updates_class"] == "jupyterlab.NeverCheckForUpdate"
+    assert lab["extension_manager"] == "readonly"
 
 
 @pytest.mark.needs("make")
@@ -191,3 +198,17 @@ def test_ci_is_runnable_and_well_formed() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("false", "1 skipped"), ("true", "1 error")])
+def test_what_is_missing_skips_here_and_fails_in_ci(tmp_path: Path, ci: str, outcome: str) -> None:
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = needs(*names)\n")
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n@pytest.mark.needs('chromium')\ndef test_it(): pass\n"
+    )
+    env = {**os.environ, "PATH": str(tmp_path), "CI": ci}
+    command = [sys.executable, "-m", "pytest", "-ra", "--color=no", "-p", "no:cacheprovider"]
+    told = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True).stdout
+    assert outcome in told.splitlines()[-1]
+    assert "chromium is not here; apt-get install chromium" in told

@@ -61,7 +61,7 @@ class AttachLauncher:
         lines = {
             "torchrun": f"torchrun --nproc-per-node {self._size} {serve}",
             "srun": f"srun --ntasks {self._size} python {serve}",
-            "mpirun": f"mpirun -n {self._size} -x {SECRET_NAME} python {serve}",
+            "mpirun": _mpirun_line(self._size, f"-x {SECRET_NAME} python {serve}"),
         }
         if launcher not in lines:
             raise RanksUsageError(
@@ -122,12 +122,16 @@ class AttachLauncher:
         with self._news:
             while not all(r in self._joined for r in ranks):
                 left = until - time.monotonic()
+                self.check()
                 if left <= 0:
                     raise RanksStartError(
                         f"all {self._size} ranks must join, but {self.progress()}. Start them "
                         f"with:\n\n  {self.command()}\n\nand check that the port is reachable"
                     )
                 self._news.wait(min(left, 0.5))
+
+    def check(self) -> None:
+        """Raise when the ranks can no longer come; nobody here can know that."""
 
     # -- the launcher's part ------------------------------------------------
 
@@ -163,6 +167,7 @@ class AttachLauncher:
     def peek(self, member: Member) -> Stand | None:
         """Only the rank's own machine could say more."""
         del member
+        return None
 
     def resume(self, member: Member) -> None:
         """Have the agent send SIGCONT."""
@@ -192,6 +197,17 @@ class AttachLauncher:
             self._door.shutdown(socket.SHUT_RDWR)
         self._door.close()
         time.sleep(0.02)  # the io thread sends the orders before its channels close
+
+
+def _mpirun_line(size: int, program: str) -> str:
+    """Open MPI's flags are shown unless another MPI is installed here."""
+    from ._mpi import find_mpirun, mpirun_command
+
+    try:
+        words = mpirun_command(find_mpirun(), size, [program])
+    except RanksStartError:
+        return f"mpirun -n {size} --oversubscribe {program}"
+    return " ".join(["mpirun", *words[1:]])
 
 
 def _order(sock: socket.socket, message: dict[str, Any]) -> None:

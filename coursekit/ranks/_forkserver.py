@@ -64,7 +64,7 @@ class _Server:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         with selectors.DefaultSelector() as waiter:
-            self.own.append(waiter.fileno())  # type: ignore[attr-defined]
+            self.own.append(waiter.fileno())
             waiter.register(self.sock, selectors.EVENT_READ)
             waiter.register(wake_read, selectors.EVENT_READ)
             while True:
@@ -179,8 +179,7 @@ def _gpus() -> Message:
         why = "this torch was built without CUDA" if built is None else "no GPU is visible"
         return {"gpus": [], "why": why, "torch": torch.__version__}
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    nccl = torch.cuda.nccl.version() if torch.distributed.is_nccl_available() else None
-    return {"gpus": names, "why": "", "torch": torch.__version__, "nccl": nccl}
+    return {"gpus": names, "why": "", "torch": torch.__version__}
 
 
 def main() -> None:

@@ -39,10 +39,12 @@ class Group:
         if self.backend == "nccl":
             torch.cuda.set_device(self.local_rank)
             self.device = f"cuda:{self.local_rank}"
+        # MPI waits for every rank, and the other ranks wait to hear of the store.
+        store = self._store(self.store, announce)
         if self.mpi:
             self._start_mpi()
         self._kept = set(_sockets().values())
-        self._join(self.store, announce)
+        self._join(store)
         return self.facts()
 
     def restart(self, store: dict[str, Any], announce: Announce) -> None:
@@ -53,7 +55,7 @@ class Group:
             dist.destroy_process_group()
         except Exception:
             _forget_groups()
-        self._join(store, announce)
+        self._join(self._store(store, announce))
 
     def facts(self) -> dict[str, Any]:
         """What the notebook shows of this rank."""
@@ -68,7 +70,7 @@ class Group:
         }
         if self.backend == "nccl":
             facts["gpu"] = torch.cuda.get_device_name(self.local_rank)
-            facts["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+            facts["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
         if self.comm is not None:
             from mpi4py import MPI
 
@@ -109,6 +111,13 @@ class Group:
             if name not in self._kept:
                 _shut(descriptor)
 
+    def finish(self) -> None:
+        """Leave the MPI job in order, so that mpirun has nothing to complain about."""
+        if self.comm is not None:
+            from mpi4py import MPI
+
+            MPI.Finalize()
+
     def _start_mpi(self) -> None:
         from mpi4py import MPI
 
@@ -121,11 +130,10 @@ class Group:
                 "for: mpirun and mpi4py use different MPI libraries; run `coursekit doctor`"
             )
 
-    def _join(self, where: dict[str, Any], announce: Announce) -> None:
+    def _join(self, store: Any) -> None:
         import torch
         import torch.distributed as dist
 
-        store = self._store(where, announce)
         both = "cpu:gloo,cuda:nccl" if self.backend == "nccl" else self.backend
         device = torch.device(self.device) if self.backend == "nccl" else None
         dist.init_process_group(
@@ -138,17 +146,16 @@ class Group:
         )
 
     def _store(self, where: dict[str, Any], announce: Announce) -> Any:
-        import torch.distributed as dist
+        from torch.distributed.distributed_c10d import FileStore, TCPStore  # type: ignore[attr-defined]
 
         if "file" in where:
-            return dist.FileStore(where["file"], self.size)
+            return FileStore(where["file"], self.size)
         if "serve" in where:
-            server = dist.TCPStore(
-                where["serve"], 0, None, is_master=True, timeout=_START, wait_for_workers=False
-            )
-            announce({"host": where["serve"], "port": server.port})
+            host = where["serve"]
+            server = TCPStore(host, 0, None, True, timeout=_START, wait_for_workers=False)
+            announce({"host": host, "port": server.port})
             return server
-        return dist.TCPStore(where["host"], where["port"], None, is_master=False, timeout=_START)
+        return TCPStore(where["host"], where["port"], None, False, timeout=_START)
 
 
 def _abort_nccl() -> None:
@@ -156,8 +163,8 @@ def _abort_nccl() -> None:
     import torch.distributed as dist
 
     try:
-        backend = dist.group.WORLD._get_backend(torch.device("cuda"))
-        backend.abort()
+        backend: Any = dist.group.WORLD
+        backend._get_backend(torch.device("cuda")).abort()
     except (RuntimeError, AttributeError):
         return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import selectors
 import socket
@@ -112,7 +113,7 @@ class Channel:
         self._closed = False
         for pipe in self._pipes:
             os.set_blocking(pipe, False)
-            hub.watch(pipe, READ, lambda _, p=pipe: self._drain(p))
+            hub.watch(pipe, READ, functools.partial(self._drain_ready, pipe))
         hub.watch(sock, READ, self._ready)
 
     def send(self, message: dict[str, Any]) -> None:
@@ -179,6 +180,9 @@ class Channel:
         elif kind == _wire.EXIT:
             end = _wire.loads(body)
             self._listener.on_ended(self, end["status"], end["crash"])
+
+    def _drain_ready(self, pipe: int, _: int) -> None:
+        self._drain(pipe)
 
     def _drain(self, pipe: int) -> None:
         stream = self._pipes.get(pipe)

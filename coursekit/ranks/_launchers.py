@@ -22,9 +22,11 @@ def make_launcher(name: str, *, host: str | None, port: int, size: int) -> Any:
     if host is not None or port:
         raise RanksUsageError("host and port belong to launcher='attach'; leave them out here")
     if name == "mpi":
-        from ._mpi import MpiLauncher
+        from ._mpi import MpiLauncher, can_hand_over, find_mpirun
+        from ._mpi_plain import PlainMpiLauncher
 
-        return MpiLauncher(size)
+        kind = MpiLauncher if can_hand_over(find_mpirun()) else PlainMpiLauncher
+        return kind(size)
     from ._local import LocalLauncher
 
     return LocalLauncher()

@@ -11,13 +11,13 @@ from ._ranks import Ranks, current
 _USAGE = "%%ranks, %%ranks 0,2, %%ranks --timeout 600, %%ranks --of NAME"
 
 
-def parse(line: str) -> tuple[list[int] | None, float | None | str, str | None]:
+def parse(line: str) -> tuple[list[int] | None, float | str | None, str | None]:
     """Split the magic's line: ranks, timeout, name of the `Ranks`.
 
     Raises RanksUsageError for anything else.
     """
     on: list[int] | None = None
-    timeout: float | None | str = "default"
+    timeout: float | str | None = "default"
     name: str | None = None
     words = re.sub(r"\s*,\s*", ",", line).split()
     while words:
@@ -68,5 +68,3 @@ def register(shell: Any) -> None:
         chosen.cell(cell, on=on, timeout=timeout, label=label)
 
     shell.register_magic_function(ranks, magic_kind="cell", magic_name="ranks")
-
-

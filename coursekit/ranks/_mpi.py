@@ -22,7 +22,7 @@ from ._errors import RanksStartError
 from ._io import READ
 from ._local import LocalLauncher
 from ._server_client import Event
-from ._session import Member, Session
+from ._session import Session
 
 _RANK_NAMES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _STUB_TIMEOUT = 30.0
@@ -58,17 +58,20 @@ def mpirun_version(mpirun: str) -> str:
     return (run.stdout or run.stderr).strip().splitlines()[0] if run.stdout or run.stderr else ""
 
 
+def is_open_mpi(mpirun: str) -> bool:
+    """Whether this mpirun is Open MPI's."""
+    return "Open MPI" in mpirun_version(mpirun) or "OpenRTE" in mpirun_version(mpirun)
+
+
 def can_hand_over(mpirun: str) -> bool:
     """Whether this MPI lets a forked process take the place of the one it started."""
-    return "open mpi" in mpirun_version(mpirun).lower().replace("(", "").replace(
-        ")", ""
-    ) and not os.environ.get("COURSEKIT_MPI_PLAIN")
+    return is_open_mpi(mpirun) and not os.environ.get("COURSEKIT_MPI_PLAIN")
 
 
 def mpirun_command(mpirun: str, size: int, program: list[str]) -> list[str]:
     """The mpirun line; Open MPI needs flags for more ranks than cores and for root."""
     command = [mpirun, "-n", str(size)]
-    if "open mpi" in mpirun_version(mpirun).lower().replace("(", "").replace(")", ""):
+    if is_open_mpi(mpirun):
         command += ["--oversubscribe", "--bind-to", "none"]
         if os.geteuid() == 0:
             command.append("--allow-run-as-root")
@@ -105,7 +108,8 @@ class MpiLauncher(LocalLauncher):
         self._collect(session)
         super().launch(session, ranks, store)
         for rank, stub in self._stubs.items():
-            session.hub.watch(stub, READ, lambda _, r=rank: self._stub_gone(session, r))
+            gone = functools.partial(self._stub_gone, session, rank)
+            session.hub.watch(stub, READ, gone)
 
     def environment(self, rank: int) -> dict[str, str]:
         """What mpirun gave to the stub of this rank."""
@@ -151,14 +155,9 @@ class MpiLauncher(LocalLauncher):
             self._stubs[rank], self._environments[rank] = stub, environment
 
     def _no_stubs(self) -> RanksStartError:
-        log = Path(self.folder, "launcher.log")
-        said = log.read_text(errors="replace").strip() if log.exists() else ""
-        return RanksStartError(
-            f"mpirun must start {self._size} processes, got {len(self._stubs)}. It said:\n\n"
-            f"{said[-2000:] or '(nothing)'}\n\nRun `coursekit doctor` to see which MPI this is."
-        )
+        return mpirun_failed(self.folder, self._size, len(self._stubs))
 
-    def _stub_gone(self, session: Session, rank: int) -> None:
+    def _stub_gone(self, session: Session, rank: int, _: int) -> None:
         stub = self._stubs.pop(rank, None)
         if stub is not None:
             session.hub.forget(stub)
@@ -175,16 +174,22 @@ class MpiLauncher(LocalLauncher):
     def _drop_stubs(self, session: Session) -> None:
         for rank in list(self._stubs):
             stub = self._stubs.pop(rank)
-            session.hub.do(lambda s=stub: _let_go(session, s))  # type: ignore[misc]
+            session.hub.do(functools.partial(_let_go, session, stub))
 
     def close(self, session: Session) -> None:
         """End the ranks, the stubs and mpirun."""
         self._drop_stubs(session)
         super().close(session)
 
-    def resume(self, member: Member) -> None:
-        """Let a stopped rank go on."""
-        super().resume(member)
+
+def mpirun_failed(folder: str, wanted: int, got: int) -> RanksStartError:
+    """The error for an mpirun that did not start its processes, with what it said."""
+    log = Path(folder, "launcher.log")
+    said = log.read_text(errors="replace").strip() if log.exists() else ""
+    return RanksStartError(
+        f"mpirun must start {wanted} processes, got {got}. It said:\n\n"
+        f"{said[-2000:] or '(nothing)'}\n\nRun `coursekit doctor` to see which MPI this is."
+    )
 
 
 def _let_go(session: Session, stub: socket.socket) -> None:

@@ -136,9 +136,7 @@ def _in_mpi(rank: int, own: tuple[Frame, ...], mpi_size: int) -> Stand:
     if match is None or match[1] in ("Get_rank", "Get_size"):
         return Stand(rank, PYTHON, frames=own)
     state = P2P if match[1] in _MPI_P2P else COLLECTIVE
-    return Stand(
-        rank, state, op=f"comm.{match[1]}", members=tuple(range(mpi_size)), frames=own
-    )
+    return Stand(rank, state, op=f"comm.{match[1]}", members=tuple(range(mpi_size)), frames=own)
 
 
 def watch_answer(rank: int, thread: int, busy: Callable[[], bool], mpi_size: int) -> Stand:

@@ -125,7 +125,7 @@ class Screen:
 
         data = {"text/plain": "\n".join(lines)}
         if self._handle is None:
-            self._handle = display(data, raw=True, display_id=True)
+            self._handle = display(data, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         else:
             self._handle.update(data, raw=True)
 

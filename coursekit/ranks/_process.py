@@ -153,7 +153,7 @@ def end_group(pid: int) -> None:
 
 def reap() -> list[tuple[int, int]]:
     """Collect the children that have ended: pid and wait status."""
-    ended = []
+    ended: list[tuple[int, int]] = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import html
-import sys
 import threading
-import types
 import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
+from ._arguments import check_on, check_size, check_timeout, sealed, send_by_value
 from ._attach import AttachLauncher
 from ._backend import check_backend, choose_backend
 from ._call import Call
@@ -70,8 +66,7 @@ class Ranks:
         port: int = 0,
     ) -> None:
         global _current
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise RanksUsageError(f"size must be a whole number from 1 up, got {size!r}; try Ranks(4)")
+        check_size(size)
         check_timeout(timeout)
         self.size, self.timeout = size, timeout
         self._asked = check_backend(backend)
@@ -106,8 +101,8 @@ class Ranks:
             self._session.backend = backend
             self._session.start()
         except RanksStartError as error:
-            attached = isinstance(self._launcher, AttachLauncher)
-            if not attached:
+            # Agents that are late may still come; a machine that failed to start will again.
+            if self._launcher.name != "attach":
                 self.close()
             raise error from None
         except BaseException:
@@ -122,7 +117,7 @@ class Ranks:
         fn: Callable[..., Any],
         *args: Any,
         on: Iterable[int] | None = None,
-        timeout: float | None | str = "default",
+        timeout: float | str | None = "default",
         **kwargs: Any,
     ) -> list[Any]:
         """Call ``fn(*args, **kwargs)`` on the ranks and return their results.
@@ -149,14 +144,15 @@ class Ranks:
         RankFailed, RankDied, RanksHung, RanksUsageError
         """
         call = self._begin(Call, on, self._function(fn, args, kwargs))
-        return call.wait(self._seconds(timeout))
+        values: list[Any] = call.wait(self._seconds(timeout))
+        return values
 
     def submit(
         self,
         fn: Callable[..., Any],
         *args: Any,
         on: Iterable[int] | None = None,
-        timeout: float | None | str = "default",
+        timeout: float | str | None = "default",
         **kwargs: Any,
     ) -> list[Future[Any]]:
         """Like `run`, at once: one future a rank, to wait for with `concurrent.futures`."""
@@ -171,7 +167,7 @@ class Ranks:
         *,
         on: Iterable[int] | None = None,
         label: str = "In[ranks]",
-        timeout: float | None | str = "default",
+        timeout: float | str | None = "default",
     ) -> None:
         """Run source text on the ranks, as ``%%ranks`` does; names persist on each rank."""
         quiet = source.rstrip().endswith(";")
@@ -182,7 +178,7 @@ class Ranks:
         """Set variables on the ranks: ``ranks.push(lr=0.1)``."""
         if not variables:
             raise RanksUsageError("push needs names and values, got none; try ranks.push(lr=0.1)")
-        job = {"kind": "push", "payload": _pickled(variables)}
+        job = {"kind": "push", "payload": sealed(variables)}
         self._begin(Call, on, job).wait(self._seconds("default"))
 
     def pull(self, *names: str, on: Iterable[int] | None = None) -> list[Any]:
@@ -190,7 +186,8 @@ class Ranks:
         if not names or not all(isinstance(n, str) for n in names):
             raise RanksUsageError(f'pull needs names as text, got {names!r}; try ranks.pull("x")')
         job = {"kind": "pull", "names": list(names)}
-        return self._begin(Call, on, job).wait(self._seconds("default"))
+        values: list[Any] = self._begin(Call, on, job).wait(self._seconds("default"))
+        return values
 
     # -- life -------------------------------------------------------------
 
@@ -300,10 +297,10 @@ class Ranks:
                 f"run needs a function, got {kind}; try ranks.run(lambda: rank), "
                 "or a %%ranks cell for statements"
             )
-        _by_value(fn)
-        return {"kind": "fn", "payload": _pickled((fn, args, kwargs))}
+        send_by_value(fn)
+        return {"kind": "fn", "payload": sealed((fn, args, kwargs))}
 
-    def _seconds(self, timeout: float | None | str) -> float | None:
+    def _seconds(self, timeout: float | str | None) -> float | None:
         if isinstance(timeout, str):
             return self.timeout
         check_timeout(timeout)
@@ -324,53 +321,6 @@ def current() -> Ranks:
     if found is None or found.closed:
         raise RanksUsageError("no ranks are there; start some first: ranks = Ranks(4)")
     return found
-
-
-def check_on(on: Iterable[int] | None, size: int) -> list[int]:
-    """Return the chosen ranks, or say what is wrong with them."""
-    if on is None:
-        return list(range(size))
-    chosen = [on] if isinstance(on, int) else list(on)
-    wrong = [r for r in chosen if not isinstance(r, int) or not 0 <= r < size]
-    if wrong or not chosen or len(set(chosen)) < len(chosen):
-        raise RanksUsageError(
-            f"on must name different ranks from 0 to {size - 1}, got {chosen}; try on=[0]"
-        )
-    return chosen
-
-
-def check_timeout(timeout: float | None) -> None:
-    """A timeout is a positive number of seconds, or None."""
-    if timeout is None:
-        return
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
-        raise RanksUsageError(
-            f"timeout must be a number of seconds above 0, or None, got {timeout!r}; try timeout=60"
-        )
-
-
-def _pickled(value: Any) -> bytes:
-    try:
-        return cloudpickle.dumps(value)
-    except Exception as error:
-        raise RanksUsageError(
-            "what goes to the ranks must be something that can be pickled; "
-            f"this is not: {str(error).splitlines()[0]}. Open files, locks, generators and "
-            "Ranks themselves stay here: make them inside the function"
-        ) from None
-
-
-def _by_value(fn: Any) -> None:
-    """Send functions of the learner's own modules whole: a rank may have an older file."""
-    module: types.ModuleType | None = sys.modules.get(getattr(fn, "__module__", "") or "")
-    file = getattr(module, "__file__", None)
-    if module is None or file is None or module.__name__ == "__main__":
-        return
-    path = Path(file).resolve()
-    installed = any(p in ("site-packages", "dist-packages", "coursekit") for p in path.parts)
-    stdlib = Path(threading.__file__).resolve().parent
-    if not installed and not path.is_relative_to(stdlib):
-        cloudpickle.register_pickle_by_value(module)
 
 
 def _settle(call: Call, seconds: float | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import secrets
@@ -116,9 +117,7 @@ class Session:
         message = {"kind": "start", "config": config}
         self._send_after_store(rank, message, config["store"])
 
-    def _send_after_store(
-        self, rank: int, message: dict[str, Any], store: dict[str, Any]
-    ) -> None:
+    def _send_after_store(self, rank: int, message: dict[str, Any], store: dict[str, Any]) -> None:
         if "serve" in store and rank != 0:
             self._waiting_for_store.append((rank, message))
             return
@@ -334,10 +333,9 @@ class Session:
                     call.closed()
                 m.calls.clear()
             self.changed.notify_all()
-        try:
+        # When the server is gone, the ranks are gone with it.
+        with contextlib.suppress(RanksError):
             self.launcher.close(self)
-        except RanksError:
-            pass  # the server is gone, and with it the ranks
         for m in self.members:
             if m.channel is not None:
                 m.channel.close()

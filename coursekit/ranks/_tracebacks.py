@@ -77,7 +77,7 @@ def _execution_count(file: str) -> int | None:
         from IPython.core.getipython import get_ipython
     except ImportError:
         return None
-    shell = get_ipython()  # type: ignore[no-untyped-call]
+    shell = get_ipython()
     names = getattr(getattr(shell, "compile", None), "_filename_map", {})
     return names.get(file)
 

@@ -16,6 +16,7 @@ import socket
 import struct
 import sys
 import threading
+import types
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -31,8 +32,8 @@ _SOCKET_BUFFER = 4 << 20
 Buffers = list[Any]
 
 
-class _Pickler(cloudpickle.Pickler):
-    """cloudpickle that hands over the memory of CPU tensors instead of copying it."""
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle that hands over tensors' memory, and keeps the file names of code."""
 
     def reducer_override(self, obj: Any) -> Any:
         torch = sys.modules.get("torch")
@@ -40,6 +41,10 @@ class _Pickler(cloudpickle.Pickler):
             reduced = _reduce_tensor(obj, torch)
             if reduced is not None:
                 return reduced
+        if type(obj) is types.CodeType:
+            # cloudpickle drops the file name, and with it the learner's line in a traceback.
+            _, parts = self.dispatch_table[types.CodeType](obj)
+            return _build_code, (obj.co_filename, *parts)
         return super().reducer_override(obj)
 
 
@@ -65,12 +70,31 @@ def _build_tensor(raw: Any, dtype: str, shape: tuple[int, ...]) -> Any:
     return torch.from_numpy(view).view(kind).reshape(shape)
 
 
-def dumps(message: Any) -> Buffers:
-    """Return the parts of one message: the head and then every buffer, padded."""
+def _build_code(file: str, *parts: Any) -> types.CodeType:
+    return types.CodeType(*parts).replace(co_filename=file)
+
+
+def pack(value: Any) -> Buffers:
+    """Pickle a value into its parts: the pickle first, then the memory of each array."""
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
-    _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(message)
-    parts: Buffers = [stream.getvalue(), *(b.raw() for b in buffers)]
+    _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(value)
+    return [stream.getvalue(), *(b.raw() for b in buffers)]
+
+
+def seal(value: Any) -> Buffers:
+    """Pack a value so that a message can carry it unopened."""
+    return [np.frombuffer(part, dtype=np.uint8) for part in pack(value)]
+
+
+def unseal(parts: Buffers) -> Any:
+    """Rebuild a sealed value."""
+    return pickle.loads(parts[0], buffers=parts[1:])
+
+
+def dumps(message: Any) -> Buffers:
+    """Return the parts of one message: the head and then every buffer, padded."""
+    parts = pack(message)
     sizes = [len(p) for p in parts]
     head = struct.pack(f"<I{len(sizes)}Q", len(sizes), *sizes)
     padded: Buffers = []
@@ -137,7 +161,7 @@ class Reader:
                 self._kind, size = _HEADER.unpack(self._head)
                 self._body, self._got = np.empty(size, dtype=np.uint8), 0
             body = self._body
-            if not self._fill(memoryview(body)):
+            if not self._fill(body.data):
                 return None
             self._body, self._got = None, 0
             return self._kind, body

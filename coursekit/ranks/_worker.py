@@ -20,8 +20,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
-
 from . import _group, _observe, _wire
 from ._tracebacks import pack
 
@@ -125,6 +123,9 @@ class _Worker:
     # -- main thread ------------------------------------------------------
 
     def _handle(self, message: Message) -> None:
+        if message["kind"] == "finish":
+            self.group.finish()
+            os._exit(0)
         if message["kind"] == "reset":
             self._reply({"kind": "ready", **self._reset(message)})
             return
@@ -182,18 +183,21 @@ class _Worker:
     # -- calls ------------------------------------------------------------
 
     def _do_fn(self, message: Message) -> Any:
-        fn, args, kwargs = cloudpickle.loads(message["payload"])
+        fn, args, kwargs = _wire.unseal(message["payload"])
         self._lend_names(fn)
         return fn(*args, **kwargs)
 
     def _lend_names(self, fn: Any) -> None:
         """Let names that the notebook lacks resolve to this rank's own."""
-        code, known = getattr(fn, "__code__", None), getattr(fn, "__globals__", None)
-        if code is None or known is None or getattr(fn, "__module__", "") != "__main__":
+        known = getattr(fn, "__globals__", None)
+        module = sys.modules.get(getattr(fn, "__module__", None) or "")
+        if known is None or getattr(module, "__dict__", None) is known:
             return
-        for name in _names_used(code):
-            if name in self.space.__dict__:
-                known.setdefault(name, self.space.__dict__[name])
+        beside = [f for f in known.values() if getattr(f, "__globals__", None) is known]
+        for function in (fn, *beside):
+            for name in _names_used(function.__code__):
+                if name in self.space.__dict__:
+                    known.setdefault(name, self.space.__dict__[name])
 
     def _do_cell(self, message: Message) -> str | None:
         label, source = message["label"], message["source"]
@@ -201,7 +205,7 @@ class _Worker:
         tree = ast.parse(source, label)
         last = None
         if tree.body and isinstance(tree.body[-1], ast.Expr) and not message["quiet"]:
-            last = ast.Expression(tree.body.pop().value)  # type: ignore[attr-defined]
+            last = ast.Expression(tree.body.pop().value)
         space = self.space.__dict__
         exec(compile(tree, label, "exec"), space)
         if last is None:
@@ -216,7 +220,7 @@ class _Worker:
         return text
 
     def _do_push(self, message: Message) -> None:
-        self.space.__dict__.update(cloudpickle.loads(message["payload"]))
+        self.space.__dict__.update(_wire.unseal(message["payload"]))
 
     def _do_pull(self, message: Message) -> Any:
         names: list[str] = message["names"]

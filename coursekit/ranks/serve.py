@@ -230,6 +230,7 @@ class _Agent:
         if order["do"] == "leave":
             print(f"rank {self.here.rank} ends: {order['why']}", file=sys.stderr)
             self.again = False
+            self._let_finish()
             return False
         if self.pid:
             if order["do"] == "kill":
@@ -238,6 +239,15 @@ class _Agent:
                 os.kill(self.pid, signal.SIGCONT)
         return True
 
+    def _let_finish(self) -> None:
+        if not self.here.mpi or not self.pid or self.to_rank is None:
+            return
+        self.to_rank.put(_wire.MESSAGE, _wire.dumps({"kind": "finish"}))
+        until = time.monotonic() + 1.5
+        while self.pid and time.monotonic() < until:
+            self._see_end()
+            time.sleep(0.01)
+
     def _start(self, config: dict[str, Any]) -> None:
         ours, theirs = socket.socketpair()
         out_read, out_write = os.pipe()
@@ -245,7 +255,7 @@ class _Agent:
         ends = _process.Ends(theirs.detach(), out_write, err_write)
         self.crash = os.path.join(self.folder, f"crash-{time.monotonic_ns()}")
         own = [self.sock.fileno(), ours.fileno(), out_read, err_read]
-        own.append(self.waiter.fileno())  # type: ignore[attr-defined]
+        own.append(self.waiter.fileno())
         self.pid = _process.fork_rank(ends, {**config, **self._local_part()}, own)
         ends.close()
         ours.setblocking(False)
