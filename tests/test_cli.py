@@ -73,7 +73,12 @@ def test_without_a_command_the_help_is_shown() -> None:
 
 
 def test_lessons_are_found_from_a_folder_below(root: Path) -> None:
-    assert run("lessons", "--check", cwd=root / "notebooks" / "source").returncode == 0
+    told = run("lessons", "nope", cwd=root / "notebooks" / "source")
+    assert "there are 00_why_one_gpu_is_not_enough" in told.stderr
+
+
+def test_without_a_clone_the_one_of_the_package_is_used(tmp_path: Path) -> None:
+    assert "there are 00_" in run("lessons", "nope", cwd=tmp_path).stderr
 
 
 def test_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,7 +146,7 @@ class Group:
         )
 
     def _store(self, where: dict[str, Any], announce: Announce) -> Any:
-        from torch.distributed.distributed_c10d import FileStore, TCPStore  # type: ignore[attr-defined]
+        from torch.distributed import FileStore, TCPStore  # type: ignore[attr-defined]
 
         if "file" in where:
             return FileStore(where["file"], self.size)

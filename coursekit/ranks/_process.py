@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import io
 import os
 import resource
 import shutil
@@ -110,8 +111,10 @@ def _take_output(ends: Ends) -> None:
     for descriptor in (null, ends.stdout, ends.stderr):
         if descriptor > 2:
             os.close(descriptor)
-    sys.stdout = open(1, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)
-    sys.stderr = open(2, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(io.FileIO(n, "w", closefd=False), "utf-8", "replace", line_buffering=True)
+        for n in (1, 2)
+    )
     _line_buffer_c()
 
 

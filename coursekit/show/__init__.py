@@ -1,0 +1,19 @@
+"""Figures and widgets. They draw what others computed or measured.
+
+A figure is stored as plotly's own data: JupyterLab shows it alive without running anything. Words
+are in the language set by `coursekit.language`.
+"""
+
+import os
+
+import plotly.io as pio
+
+from coursekit.show._explorer import memory_explorer
+from coursekit.show.collective import before_after
+from coursekit.show.memory import memory_bars
+from coursekit.show.tension import compute_vs_communication
+
+__all__ = ["before_after", "compute_vs_communication", "memory_bars", "memory_explorer"]
+
+if "PLOTLY_RENDERER" not in os.environ:
+    pio.renderers.default = "plotly_mimetype"
