@@ -97,7 +97,8 @@ def test_agents_end_when_the_notebook_is_killed():
         [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     job = start(notebook.stdout.readline())
-    pids = [int(p) for p in notebook.stdout.readline().split()]
+    lines = iter(notebook.stdout.readline, "")
+    pids = next([int(p) for p in line.split()] for line in lines if "joined" not in line)
     notebook.kill()
     notebook.wait()
     notebook.stdout.close()

@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from . import _wire
@@ -116,11 +117,20 @@ class AttachLauncher:
         sock.settimeout(None)
         return dict(_wire.loads(got[1])) if got is not None else None
 
-    def gather(self, ranks: list[int], timeout: float | None = None) -> None:
-        """Wait until these ranks have joined."""
+    def gather(
+        self,
+        ranks: list[int],
+        timeout: float | None = None,
+        report: Callable[[str], None] | None = None,
+    ) -> None:
+        """Wait until these ranks have joined; `report` hears of each that comes."""
         until = time.monotonic() + (timeout or _JOIN_TIMEOUT)
+        told = ""
         with self._news:
             while not all(r in self._joined for r in ranks):
+                if report is not None and told != self.progress():
+                    told = self.progress()
+                    report(told)
                 left = until - time.monotonic()
                 self.check()
                 if left <= 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 from ._attach import SECRET_NAME, AttachLauncher
 from ._local import new_folder
@@ -27,10 +28,16 @@ class PlainMpiLauncher(AttachLauncher):
         self._ended: Event | None = None
         self._job = f"p{os.getpid()}-{self.port}-"
 
-    def gather(self, ranks: list[int], timeout: float | None = None) -> None:
+    def gather(
+        self,
+        ranks: list[int],
+        timeout: float | None = None,
+        report: Callable[[str], None] | None = None,
+    ) -> None:
         """Start mpirun if it does not run, then wait for its agents."""
         if self._round == 0:
             self._run()
+        del report  # nobody has to start these
         super().gather(ranks, timeout)
 
     def _run(self) -> None:

@@ -96,7 +96,7 @@ class Ranks:
     def _start(self) -> None:
         try:
             if isinstance(self._launcher, AttachLauncher):
-                self._launcher.gather(list(range(self.size)))
+                self._launcher.gather(list(range(self.size)), report=print)
             backend, self.reason = choose_backend(self._asked, self.size, self._launcher)
             self._session.backend = backend
             self._session.start()

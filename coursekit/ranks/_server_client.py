@@ -108,6 +108,11 @@ class ForkServer:
             os.killpg(self._child.pid, signal.SIGKILL)
             self._child.wait(5)
 
+    def abandon(self) -> None:
+        """Close this process's copy of the connection without ending the server."""
+        self._gone.set()
+        self._sock.close()
+
     def _ask(self, message: Event, timeout: float) -> Event:
         key = f"ask{next(self._serial)}"
         answer: list[Event] = []
@@ -166,6 +171,15 @@ def fork_server() -> ForkServer:
                 atexit.register(_stop_server)
             _server = ForkServer()
         return _server
+
+
+def _forget_server() -> None:
+    """In a forked child: let go of the server, or it would outlive the notebook with us."""
+    if _server is not None:
+        _server.abandon()
+
+
+os.register_at_fork(after_in_child=_forget_server)
 
 
 def _stop_server() -> None:
