@@ -182,8 +182,8 @@ def test_an_interrupt_stops_ranks_in_a_collective(ranks):
     assert ranks.pull("kept") == [8] * 4
 
 
-def interrupted(ranks, cell):
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+def interrupted(ranks, cell, after=0.5):
+    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     try:
         ranks.cell(cell, timeout=30)
@@ -292,21 +292,38 @@ FAULTS = {
 }  # fmt: skip
 
 
+def fail_once(ranks, fault):
+    """Provoke one fault; return the processes that it brought along."""
+    if fault == "interrupt":
+        with pytest.raises(RanksInterrupted):
+            interrupted(ranks, "if rank: dist.barrier()", after=0.1)
+    elif fault == "kill the notebook":
+        child, pids, folder = start_script("ranks.cell('if rank: dist.barrier()', timeout=60)")
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        assert gone(pids) == []
+        assert not os.path.exists(folder)
+        return pids
+    else:
+        with pytest.raises(FAULTS[fault]):
+            ranks.cell(fault, timeout=0.3)
+    return ranks.pids
+
+
 def test_fifty_mixed_failures_leave_nothing():
-    draw = random.Random(7)
+    every = [*FAULTS, "interrupt", "kill the notebook"]
+    rounds = [*every, *random.Random(7).choices(every, k=50 - len(every))]
     ranks = Ranks(4)
     folder, seen = folder_of(ranks), set(ranks.pids)
-    before = len(psutil.Process().open_files()), psutil.Process().num_fds()
+    before = psutil.Process().num_fds()
     try:
-        for _ in range(50):
-            cell, kind = draw.choice(list(FAULTS.items()))
-            with pytest.raises(kind):
-                ranks.cell(cell, timeout=0.3)
+        for fault in rounds:
+            seen |= set(fail_once(ranks, fault))
             assert all_reduce_works(ranks)
-            seen |= set(ranks.pids)
-        after = len(psutil.Process().open_files()), psutil.Process().num_fds()
+        after = psutil.Process().num_fds()
     finally:
         ranks.close()
     assert gone(sorted(seen)) == []
     assert not os.path.exists(folder)
-    assert after[1] <= before[1] + 4
+    assert after <= before + 4

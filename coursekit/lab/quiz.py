@@ -17,8 +17,12 @@ from coursekit.i18n import pick, text
 
 TOLERANCE = 0.02
 
-_COLOURS = {"ask": "#4484d6", "right": "#2f9e5b", "not_yet": "#e08a1e", "unanswered": "#7f868f"}
-_MARKS = {"ask": "?", "right": "\N{CHECK MARK}", "not_yet": "\N{MULTIPLICATION SIGN}"}
+_LOOKS = {
+    "ask": ("?", "#4484d6"),
+    "right": ("\N{CHECK MARK}", "#2f9e5b"),
+    "not_yet": ("\N{MULTIPLICATION SIGN}", "#e08a1e"),
+    "unanswered": ("\N{HORIZONTAL ELLIPSIS}", "#7f868f"),
+}
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,12 @@ class Note:
     words: str
 
     def __repr__(self) -> str:
-        mark = _MARKS.get(self.state, "\N{HORIZONTAL ELLIPSIS}")
+        mark, _ = _LOOKS[self.state]
         return f"{mark} {self.words}"
 
     def _repr_html_(self) -> str:
-        style = f"border-left: 4px solid {_COLOURS[self.state]}; padding: 6px 12px;"
+        _, colour = _LOOKS[self.state]
+        style = f"border-left: 4px solid {colour}; padding: 6px 12px;"
         return f'<div style="{style}">{html.escape(repr(self))}</div>'
 
 
@@ -95,12 +100,12 @@ class Quiz:
     def progress(self) -> Note:
         """How many questions were answered right so far."""
         done, everything = len(self._right), len(self._questions)
-        words = text("quiz.progress", right=done, all=everything)
+        told = text("quiz.progress", right=done, all=everything)
         dots = "".join(
             "\N{BLACK CIRCLE}" if name in self._right else "\N{WHITE CIRCLE}"
             for name in self._questions
         )
-        return Note("right" if done == everything else "unanswered", f"{words}  {dots}")
+        return Note("right" if done == everything else "unanswered", f"{dots}  {told}")
 
     def _question(self, name: str) -> Mapping[str, Any]:
         if name not in self._questions:

@@ -64,7 +64,8 @@ def register(shell: Any) -> None:
         chosen = current() if name is None else shell.user_ns.get(name)
         if not isinstance(chosen, Ranks):
             raise RanksUsageError(f"--of must name Ranks, got {name!r}; try ranks = Ranks(4)")
-        label = f"In[{shell.execution_count}]"
+        # The count has moved on already in some versions; the last input is this cell's.
+        label = f"In[{len(shell.user_ns['In']) - 1}]"
         chosen.cell(cell, on=on, timeout=timeout, label=label)
 
     shell.register_magic_function(ranks, magic_kind="cell", magic_name="ranks")

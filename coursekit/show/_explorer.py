@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from coursekit.i18n import text
 from coursekit.plan import PlanError, Strategy, ledger, models
+from coursekit.show.memory import memory_bars
 
 POWERS = tuple(2**power for power in range(11))
 
@@ -22,42 +24,35 @@ def memory_explorer(start: Strategy | None = None, limit: float = 80e9) -> Any:
     """
     import ipywidgets as widgets  # type: ignore[import-untyped]
 
-    from coursekit.show.memory import memory_bars
-
     start = start or Strategy(dp=8)
-
-    def degree(name: str, value: int, most: int) -> Any:
-        options = [power for power in POWERS if power <= most]
-        return widgets.SelectionSlider(
-            options=options, value=value, description=name, continuous_update=False
-        )
-
-    def draw(**degrees: int) -> None:
-        from IPython.display import display
-
-        try:
-            rows = ledger(models(), [Strategy(**degrees)])
-        except PlanError as error:
-            print(error)
-            return
-        drawn = memory_bars(rows, limit)
-        # With one strategy there is nothing to slide over.
-        drawn.update_layout(sliders=[], margin={"b": 48}, height=430)
-        drawn.frames = []
-        display(drawn)  # type: ignore[no-untyped-call]
-
+    most = {"dp": 1024, "tp": 16, "pp": 16}
+    options = {name: [power for power in POWERS if power <= top] for name, top in most.items()}
     controls = {
-        "dp": degree("DP", start.dp, 1024),
-        "tp": degree("TP", start.tp, 16),
-        "pp": degree("PP", start.pp, 16),
-        "zero": widgets.SelectionSlider(
-            options=[0, 1, 2, 3], value=start.zero, description="ZeRO", continuous_update=False
-        ),
+        name: widgets.SelectionSlider(
+            options=choices,
+            value=getattr(start, name),
+            description={"zero": "ZeRO"}.get(name, name.upper()),
+            continuous_update=False,
+            layout=widgets.Layout(width="215px"),
+            style={"description_width": "42px"},
+        )
+        for name, choices in {**options, "zero": [0, 1, 2, 3]}.items()
     }
-    title = widgets.HTML(f"<b>{text('memory.explore')}</b>")
-    picture = widgets.interactive_output(draw, controls)
-    return widgets.VBox([title, widgets.HBox([*controls.values()], layout=_wrap(widgets)), picture])
+    picture = widgets.interactive_output(partial(_draw, limit), controls)
+    row = widgets.HBox([*controls.values()], layout=widgets.Layout(flex_flow="row wrap"))
+    return widgets.VBox([widgets.HTML(f"<b>{text('memory.explore')}</b>"), row, picture])
 
 
-def _wrap(widgets: Any) -> Any:
-    return widgets.Layout(flex_flow="row wrap")
+def _draw(limit: float, **degrees: int) -> None:
+    from IPython.display import display
+
+    try:
+        rows = ledger(models(), [Strategy(**degrees)])
+    except PlanError as error:
+        print(error)
+        return
+    drawn = memory_bars(rows, limit)
+    # With one strategy there is nothing to slide over.
+    drawn.update_layout(sliders=[], margin={"b": 48}, height=430)
+    drawn.frames = []
+    display(drawn)  # type: ignore[no-untyped-call]

@@ -24,18 +24,18 @@ def template() -> go.layout.Template:
         "gridcolor": GRID,
         "linecolor": INK,
         "ticks": "",
-        "title": {"standoff": 8},
+        "title": {"font": {"size": 13}, "standoff": 8},
         "zerolinecolor": GRID,
     }
     layout = {
         "colorway": PALETTE,
         "font": {"color": INK, "family": FONT, "size": 13},
         "hoverlabel": {"font": {"family": FONT}},
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.12, "yanchor": "top"},
-        "margin": {"l": 56, "r": 24, "t": 64, "b": 48},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
+        "margin": {"l": 56, "r": 24, "t": 84, "b": 48},
         "paper_bgcolor": CLEAR,
         "plot_bgcolor": CLEAR,
-        "title": {"font": {"size": 16}, "x": 0, "xanchor": "left", "xref": "paper"},
+        "title": {"font": {"size": 16}, "x": 0, "xanchor": "left", "xref": "paper", "y": 0.97},
         "xaxis": axis,
         "yaxis": axis,
     }

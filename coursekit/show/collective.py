@@ -45,8 +45,8 @@ def before_after(
     size, start = len(before), len(before[0]) + GAP
     everyone = [[list(range(size))] * len(row) for row in after]
     drawn = figure(
-        height=90 + 56 * size,
-        margin={"l": 64, "t": 48, "b": 8},
+        height=80 + 52 * size,
+        margin={"l": 64, "t": 12, "b": 8},
         xaxis={"visible": False, "range": [-1.1, start + len(after[0])], "fixedrange": True},
         yaxis={"visible": False, "range": [size - 0.4, -1], "fixedrange": True},
     )

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from coursekit.i18n import text
 from coursekit.plan import Memory, Strategy
-from coursekit.show._template import BAD, GOOD, GRID, INK, PALETTE, button_look, figure
+from coursekit.show._template import BAD, GOOD, INK, PALETTE, button_look, figure
 
 GB = 1e9
 PARTS = ("weights", "gradients", "optimizer", "activations")
@@ -44,11 +44,15 @@ def memory_bars(ledger: Ledger, limit: float = 80 * GB) -> go.Figure:
         bargap=0.45,
         height=520,
         title=_title(strategies[0]),
-        margin={"t": 108, "b": 132},
+        margin={"t": 96, "r": 64, "b": 132},
         xaxis={"range": [-0.5, len(titles) - 0.5], "fixedrange": True, "showgrid": False},
-        yaxis={"title": {"text": text("memory.axis")}, "range": [0, _ceiling(limit)]},
-        yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
-        legend={"y": 1.13, "yanchor": "top", "x": 1, "xanchor": "right", "traceorder": "normal"},
+        yaxis={
+            "title": {"text": text("memory.axis")},
+            "range": [0, _ceiling(limit)],
+            "domain": [0, 0.84],
+        },
+        yaxis2={"domain": [0.86, 1], "range": [0, 1], "visible": False, "fixedrange": True},
+        legend={"x": 1, "xanchor": "right", "traceorder": "normal"},
         sliders=[_slider(strategies)],
         updatemenus=[_buttons(ledger, titles, limit)],
     )
@@ -90,7 +94,7 @@ def _verdicts(row: Mapping[str, Memory], titles: Sequence[str], limit: float) ->
     totals = [_gb(memory.gb) for memory in row.values()]
     return go.Scatter(
         x=titles,
-        y=[0.94] * len(titles),
+        y=[0.45] * len(titles),
         yaxis="y2",
         mode="text",
         text=[f"<b>{total}</b><br>{word}" for total, word in zip(totals, words, strict=True)],
@@ -128,9 +132,9 @@ def _slider(strategies: Iterable[Strategy]) -> dict[str, Any]:
         "currentvalue": {"visible": False},
         "pad": {"t": 36},
         "len": 1.0,
-        "bgcolor": GRID,
-        "bordercolor": GRID,
-        "activebgcolor": INK,
+        "bgcolor": INK,
+        "bordercolor": INK,
+        "activebgcolor": BAD,
         "tickcolor": INK,
         "font": {"size": 11},
     }
@@ -160,14 +164,13 @@ def _buttons(ledger: Ledger, titles: Sequence[str], limit: float) -> dict[str, A
 
 
 def _draw_limit(drawn: go.Figure, limit: float) -> None:
-    drawn.add_hline(
+    drawn.add_hline(y=limit / GB, line={"color": BAD, "width": 2, "dash": "dash"})
+    drawn.add_annotation(
+        text=text("memory.limit", limit=f"{limit / GB:g} GB"),
+        font={"color": BAD},
+        showarrow=False,
+        xref="paper",
+        x=1.005,
+        xanchor="left",
         y=limit / GB,
-        line={"color": BAD, "width": 2, "dash": "dash"},
-        annotation={
-            "text": text("memory.limit", limit=f"{limit / GB:g} GB"),
-            "font": {"color": BAD},
-            "xanchor": "right",
-            "yanchor": "bottom",
-            "x": 1,
-        },
     )

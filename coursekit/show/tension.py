@@ -37,7 +37,6 @@ def compute_vs_communication(rows: Sequence[Mapping[str, float]]) -> go.Figure:
         height=420,
         title={"text": text("tension.title")},
         hovermode="x unified",
-        legend={"y": -0.22},
         xaxis={
             "type": "log",
             "tickvals": widths,
