@@ -68,7 +68,7 @@ constraints: $(VENV)/.test
 	{ echo '# Made by `make constraints`; not to be edited.'; cat $(VENV)/constraints.txt; } > constraints.txt
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # -- the environment: made once, made anew when a list of packages changes

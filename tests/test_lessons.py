@@ -33,6 +33,10 @@ replace: ADDRESS
 regex: /tmp/ipykernel_\d+/\d+\.py
 replace: CELL
 
+[cell numbers]
+regex: \bIn\[\d+\]
+replace: In[N]
+
 [pids]
 regex: \b(pid)([ =:]+)\d+
 replace: \1\2PID

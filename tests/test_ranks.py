@@ -181,6 +181,10 @@ def test_the_table_shows_every_rank(ranks):
 def test_the_newest_open_ranks_are_current(ranks):
     with Ranks(1) as one:
         assert current() is one
+        with pytest.raises(RanksUsageError):
+            Ranks(512, backend="nccl")
+        assert current() is one
+    assert current() is ranks
 
 
 def test_environment_and_folder_of_the_notebook_hold_on_the_ranks(tmp_path, monkeypatch):

@@ -260,7 +260,7 @@ def test_ranks_end_when_the_fork_server_is_killed_and_new_ones_can_be_made(ranks
         from coursekit.ranks import RanksError
         from coursekit.ranks._server_client import fork_server
         ranks = Ranks(2)
-        pids = ranks.pids
+        pids, folder = ranks.pids, ranks._launcher.folder
         os.kill(fork_server().pid, 9)
         time.sleep(0.3)
         try:
@@ -270,7 +270,7 @@ def test_ranks_end_when_the_fork_server_is_killed_and_new_ones_can_be_made(ranks
         ranks.close()
         time.sleep(0.3)
         print(Ranks(2).run(lambda: rank))
-        print(*pids)
+        print(*pids, folder)
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
@@ -280,10 +280,12 @@ def test_ranks_end_when_the_fork_server_is_killed_and_new_ones_can_be_made(ranks
         timeout=60,
         check=False,
     )
-    error, works, pids = done.stdout.splitlines()
+    error, works, left = done.stdout.splitlines()
+    *pids, folder = left.split()
     assert error in ("RankDied", "RanksError", "RanksStartError")
     assert works == "[0, 1]"
-    assert gone([int(p) for p in pids.split()]) == []
+    assert gone([int(p) for p in pids]) == []
+    assert not os.path.exists(folder)
 
 
 FAULTS = {

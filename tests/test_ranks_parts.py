@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from coursekit.ranks import RankDied, RankFailed, RanksError, RanksHung, RanksUsageError
 from coursekit.ranks import _wire as wire
-from coursekit.ranks._call import crash_frames
 from coursekit.ranks._magic import parse
 from coursekit.ranks._mpi import mpirun_command
 from coursekit.ranks._output import Transcript
+from coursekit.ranks._place import ServeError, address, place
 from coursekit.ranks._stand import Stand, judge, table
-from coursekit.ranks._tracebacks import Frame, cell_name, pack
-from coursekit.ranks.serve import ServeError, address, place
+from coursekit.ranks._tracebacks import Frame, cell_name, crash_frames, pack
 
 ALL = (0, 1, 2, 3)
 

@@ -24,7 +24,7 @@ class Strategy:
         return self.dp * self.tp * self.pp
 
     def __str__(self) -> str:
-        degrees = {"DP": self.dp, "TP": self.tp, "PP": self.pp}
+        degrees = {"TP": self.tp, "PP": self.pp, "DP": self.dp}
         parts = [f"{name}{degree}" for name, degree in degrees.items() if degree > 1]
         parts += [f"ZeRO-{self.zero}"] if self.zero else []
         return " ".join(parts) or "1 GPU"

@@ -13,8 +13,9 @@ from typing import Any
 from . import _wire
 from ._errors import RanksStartError, RanksUsageError
 from ._io import Channel
+from ._member import Member
 from ._secret import admit, new_secret
-from ._session import Member, Session
+from ._session import Session
 from ._stand import Stand
 
 SECRET_NAME = "COURSEKIT_SECRET"

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._errors import RankDied, RankFailed, RanksError, RanksHung
+from ._member import describe_end, signal_of
 from ._output import Screen, Transcript
-from ._session import Session, describe_end, signal_of
+from ._session import Session
 from ._stand import Stand, judge, table
-from ._tracebacks import Failure, Frame
+from ._tracebacks import Failure, crash_frames
 
 _TICK = 0.05
 _GRACE_RAISE = 1.0
@@ -243,15 +244,3 @@ def _standing(stand: Stand) -> str:
         return f"rank {stand.rank} had finished"
     where = f" at {stand.where}" if stand.where else ""
     return f"rank {stand.rank} was {stand.doing}{where}"
-
-
-_CRASH_LINE = re.compile(r'\s+File "(.+)", line (\d+) in (\S+)')
-_LIBRARY = re.compile(r"/site-packages/|/coursekit/ranks/|/lib/python3\.\d+/|^<frozen")
-
-
-def crash_frames(crash: str) -> tuple[Frame, ...]:
-    """The learner's own frames in what the fault handler wrote, innermost last."""
-    found = (_CRASH_LINE.match(line) for line in reversed(crash.splitlines()))
-    return tuple(
-        Frame(m[1], int(m[2]), m[3]) for m in found if m is not None and not _LIBRARY.search(m[1])
-    )

@@ -53,7 +53,7 @@ class _Server:
         self.sock = sock
         self.keys: dict[int, str] = {}
         self.crash_files: dict[int, str] = {}
-        self.folders: dict[str, str] = {}
+        self.folders: set[str] = set()
 
     def serve(self) -> None:
         wake_read, wake_write = os.pipe()
@@ -80,10 +80,12 @@ class _Server:
         message, fds = receive(self.sock)
         getattr(self, "_do_" + message["do"])(message, fds)
 
+    def _do_adopt(self, message: Message, _: list[int]) -> None:
+        self.folders.add(message["folder"])
+
     def _do_fork(self, message: Message, fds: list[int]) -> None:
         ends = _process.Ends(*fds)
         config = message["config"]
-        self.folders[message["session"]] = config["folder"]
         pid = _process.fork_rank(ends, config, self.own)
         ends.close()
         self.keys[pid] = message["key"]
@@ -91,7 +93,6 @@ class _Server:
         send(self.sock, {"event": "forked", "key": message["key"], "pid": pid})
 
     def _do_exec(self, message: Message, _: list[int]) -> None:
-        self.folders[message["session"]] = message["folder"]
         log = os.path.join(message["folder"], "launcher.log")
         with open(log, "wb") as output:
             child = subprocess.Popen(
@@ -131,7 +132,7 @@ class _Server:
         pids = [p for p, key in self.keys.items() if key.startswith(prefix)]
         self._end(pids)
         _process.sweep(keep=set(self.keys))
-        self.folders.pop(prefix, None)
+        self.folders.discard(message["folder"])
         _process.remove_tree(message["folder"])
         send(self.sock, {"event": "forgotten", "key": message["key"]})
 
@@ -167,7 +168,7 @@ class _Server:
         """End everything that this server started."""
         self._end(list(self.keys))
         _process.sweep(keep=set())
-        for folder in self.folders.values():
+        for folder in self.folders:
             _process.remove_tree(folder)
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,11 @@ import psutil
 
 from . import _wire
 from ._io import Channel
+from ._member import Member
 from ._server_client import Event, ForkServer, fork_server
-from ._session import Member, Session
+from ._session import Session
 from ._stand import Stand
-from ._tracebacks import Frame
-
-
-def new_folder() -> str:
-    """A private folder for one session; in memory where the system has such a place."""
-    shm = Path("/dev/shm")
-    base = shm if os.access(shm, os.W_OK) else None
-    return tempfile.mkdtemp(prefix="coursekit-", dir=base)
+from ._tracebacks import Frame, crash_frames
 
 
 def loopback() -> str:
@@ -57,7 +50,7 @@ class LocalLauncher:
 
     def __init__(self) -> None:
         self.server: ForkServer = fork_server()
-        self.folder = new_folder()
+        self.folder = self.server.new_folder()
         self._pids: dict[int, int] = {}
         self._round = 0
 
@@ -101,7 +94,7 @@ class LocalLauncher:
 
         try:
             fds = (theirs.fileno(), out_write, err_write)
-            self.server.fork(session.id, self._key(session, rank), config, fds, on_event)
+            self.server.fork(self._key(session, rank), config, fds, on_event)
         finally:
             theirs.close()
             os.close(out_write)
@@ -140,8 +133,6 @@ class LocalLauncher:
         return path.stat().st_size if path.exists() else 0
 
     def _dumped(self, rank: int, start: int) -> tuple[Frame, ...]:
-        from ._call import crash_frames
-
         path = Path(self._crash_file(rank))
         return crash_frames(path.read_text(errors="replace")[start:]) if path.exists() else ()
 

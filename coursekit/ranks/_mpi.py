@@ -126,7 +126,6 @@ class MpiLauncher(LocalLauncher):
             program = [sys.executable, "-S", "-E", stub, path]
             self._ended = None
             self.server.execute(
-                session.id,
                 f"{session.id}m{self._round}-launcher",
                 mpirun_command(self._mpirun, self._size, program),
                 mpi_environment(self.folder),

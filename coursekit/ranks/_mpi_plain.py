@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 
 from ._attach import SECRET_NAME, AttachLauncher
-from ._local import new_folder
 from ._mpi import find_mpirun, mpi_environment, mpirun_command, mpirun_failed
 from ._server_client import Event, fork_server
 from ._session import Session
@@ -23,7 +22,7 @@ class PlainMpiLauncher(AttachLauncher):
         self._mpirun = find_mpirun()
         super().__init__(host=None, port=0, size=size)
         self.server = fork_server()
-        self.folder = new_folder()
+        self.folder = self.server.new_folder()
         self._round = 0
         self._ended: Event | None = None
         self._job = f"p{os.getpid()}-{self.port}-"
@@ -50,7 +49,7 @@ class PlainMpiLauncher(AttachLauncher):
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         command = mpirun_command(self._mpirun, self._size, program)
         key = f"{self._job}{self._round}-launcher"
-        self.server.execute(self._job, key, command, env, self.folder, self._on_event)
+        self.server.execute(key, command, env, self.folder, self._on_event)
 
     def _on_event(self, event: Event) -> None:
         self._ended = event

@@ -25,6 +25,7 @@ def preload() -> None:
     import ctypes.util  # noqa: F401
     import linecache  # noqa: F401
 
+    import psutil  # noqa: F401
     import torch
     import torch.distributed
     import torch.distributed.distributed_c10d

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import html
 import threading
 import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
+from . import _picture
 from ._arguments import check_on, check_size, check_timeout, sealed, send_by_value
 from ._attach import AttachLauncher
 from ._backend import check_backend, choose_backend
 from ._call import Call
 from ._errors import RankDied, RanksStartError, RanksUsageError
 from ._launchers import make_launcher
-from ._session import Session, describe_end, signal_of
+from ._member import describe_end, signal_of
+from ._session import Session
 
-_current: weakref.ref[Ranks] | None = None
+_made: list[weakref.ref[Ranks]] = []
 
 
 class Ranks:
@@ -65,7 +66,6 @@ class Ranks:
         host: str | None = None,
         port: int = 0,
     ) -> None:
-        global _current
         check_size(size)
         check_timeout(timeout)
         self.size, self.timeout = size, timeout
@@ -76,9 +76,9 @@ class Ranks:
         self._starting = threading.Lock()
         self._started = False
         self.reason = "waiting for the ranks to join"
-        _current = weakref.ref(self)
         if launcher != "attach":
             self.wait()
+        _made.append(weakref.ref(self))
 
     @property
     def backend(self) -> str:
@@ -225,42 +225,21 @@ class Ranks:
     def __len__(self) -> int:
         return self.size
 
-    # -- the picture --------------------------------------------------------
-
     def __repr__(self) -> str:
-        if self.closed:
-            return f"<Ranks: {self.size} ranks, closed>"
-        if not self._started:
-            return self._waiting()
-        rows = self._rows()
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
-        return "\n".join([self._title(), *(line.rstrip() for line in lines)])
+        return _picture.text(self._picture())
 
     def _repr_html_(self) -> str:
+        return _picture.page(self._picture())
+
+    def _picture(self) -> str | tuple[str, list[list[str]]]:
         if self.closed:
-            return f"<p>{self.size} ranks, closed</p>"
-        if not self._started:
-            return f"<pre>{html.escape(self._waiting())}</pre>"
-        head, *rows = ([html.escape(c) for c in row] for row in self._rows())
-        top = "".join(f"<th>{c}</th>" for c in head)
-        body = "".join("<tr>" + "".join(f"<td>{c}</td>" for c in r) + "</tr>" for r in rows)
-        return f"<p>{html.escape(self._title())}</p><table><tr>{top}</tr>{body}</table>"
-
-    def _waiting(self) -> str:
-        if not isinstance(self._launcher, AttachLauncher):
-            return f"<Ranks: {self.size} ranks, not started>"
-        return f"{self._launcher.progress()}. Start them with:\n\n  {self.command()}"
-
-    def _title(self) -> str:
-        return f"{self.size} ranks on {self.backend} ({self.reason})"
-
-    def _rows(self) -> list[list[str]]:
-        facts = [m.facts for m in self._session.members]
-        columns = ["rank", "pid", "host", "device", "backend", "torch"]
-        columns += [c for c in ("gpu", "nccl", "mpi") if any(c in f for f in facts)]
-        rows = [{"backend": self.backend, **f} for f in facts]
-        return [columns, *([str(row.get(c, "?")) for c in columns] for row in rows)]
+            return f"{self.size} ranks, closed"
+        if self._started:
+            title = f"{self.size} ranks on {self.backend} ({self.reason})"
+            return title, _picture.rows(self.backend, [m.facts for m in self._session.members])
+        if isinstance(self._launcher, AttachLauncher):
+            return f"{self._launcher.progress()}. Start them with:\n\n  {self.command()}"
+        return f"{self.size} ranks, not started"
 
     # -- inside -------------------------------------------------------------
 
@@ -316,9 +295,10 @@ class _CellCall(Call):
 
 
 def current() -> Ranks:
-    """Return the ranks made last; ``%%ranks`` uses them."""
-    found = _current() if _current is not None else None
-    if found is None or found.closed:
+    """Return the newest ranks that are open; ``%%ranks`` uses them."""
+    _made[:] = [ref for ref in _made if (ranks := ref()) is not None and not ranks.closed]
+    found = _made[-1]() if _made else None
+    if found is None:
         raise RanksUsageError("no ranks are there; start some first: ranks = Ranks(4)")
     return found
 

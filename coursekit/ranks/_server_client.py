@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 
 from ._errors import RanksStartError
 from ._forkserver import receive, send
+from ._process import remove_tree
 
 Event = dict[str, Any]
 _ROOT = str(Path(__file__).parents[2])
@@ -57,9 +59,19 @@ class ForkServer:
         """Process id of the server."""
         return self._child.pid
 
+    def new_folder(self) -> str:
+        """Make a private folder for one session; the server removes it in any case.
+
+        It is in memory where the system has such a place.
+        """
+        shm = Path("/dev/shm")
+        base = shm if os.access(shm, os.W_OK) else None
+        folder = tempfile.mkdtemp(prefix="coursekit-", dir=base)
+        self._send({"do": "adopt", "folder": folder})
+        return folder
+
     def fork(
         self,
-        session: str,
         key: str,
         config: dict[str, Any],
         fds: tuple[int, ...],
@@ -67,11 +79,10 @@ class ForkServer:
     ) -> None:
         """Fork a rank that takes over `fds`; `on_event` hears "forked" and "ended"."""
         self._handlers[key] = on_event
-        self._send({"do": "fork", "session": session, "key": key, "config": config}, fds)
+        self._send({"do": "fork", "key": key, "config": config}, fds)
 
     def execute(
         self,
-        session: str,
         key: str,
         argv: list[str],
         env: dict[str, str],
@@ -81,7 +92,7 @@ class ForkServer:
         """Run a launcher such as mpirun under the server, so that it ends with it."""
         self._handlers[key] = on_event
         job = {"argv": argv, "env": env, "folder": folder}
-        self._send({"do": "exec", "session": session, "key": key, **job})
+        self._send({"do": "exec", "key": key, **job})
 
     def kill_pid(self, pid: int) -> None:
         """Kill one of the server's children; its end is reported as an event."""
@@ -92,6 +103,8 @@ class ForkServer:
         job = {"do": "forget", "session": session, "folder": folder}
         with contextlib.suppress(RanksStartError):
             self._ask(job, timeout=5.0)
+        # The server may have died, and the folder with nobody to remove it.
+        remove_tree(folder)
 
     def gpus(self) -> Event:
         """GPU names, and why there are none; CUDA is not touched in this process."""

@@ -104,3 +104,15 @@ def _frames(trace: TracebackType | None) -> tuple[Frame, ...]:
         for s in summaries
         if not s.filename.startswith(_OWN)
     )
+
+
+_CRASH_LINE = re.compile(r'\s+File "(.+)", line (\d+) in (\S+)')
+_LIBRARY = re.compile(r"/site-packages/|/coursekit/ranks/|/lib/python3\.\d+/|^<frozen")
+
+
+def crash_frames(crash: str) -> tuple[Frame, ...]:
+    """The learner's own frames in what the fault handler wrote, innermost last."""
+    found = (_CRASH_LINE.match(line) for line in reversed(crash.splitlines()))
+    return tuple(
+        Frame(m[1], int(m[2]), m[3]) for m in found if m is not None and not _LIBRARY.search(m[1])
+    )

@@ -23,10 +23,11 @@ def serve(
     """Serve one rank to a notebook; run me under torchrun, srun or mpirun."""
     from . import _attach
     from . import serve as agent
+    from ._place import ServeError
 
     try:
         code = agent.main(connect, os.environ.get(_attach.SECRET_NAME))
-    except agent.ServeError as error:
+    except ServeError as error:
         print(f"coursekit ranks serve: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:

@@ -87,7 +87,8 @@ def _block(
                 }
                 for number, source in enumerate(ranks)
             ]
-            notes.append(_note(x + 0.5, rank, f"<b>{value:g}</b>", color="#ffffff"))
+            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            notes.append(_note(x + 0.5, rank, f"<b>{shown}</b>", color="#ffffff"))
     return shapes, notes
 
 
