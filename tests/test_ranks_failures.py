@@ -197,6 +197,57 @@ def test_errors_show_no_frames_of_the_package(ranks):
     assert not any("coursekit" in line for line in error._render_traceback_())
 
 
+def test_an_impatient_user_interrupts_twice(ranks):
+    ranks.push(kept=9)
+    again = threading.Timer(0.6, os.kill, (os.getpid(), signal.SIGINT))
+    again.start()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(ranks, "if rank: dist.barrier()")
+    again.join()
+    assert ranks.pull("kept") == [9] * 4
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "class Odd(Exception):\n    def __str__(self): raise RuntimeError\nraise Odd",
+        "class Closed(Exception):\n    def __init__(self, a, b): pass\nraise Closed(1, 2)",
+        "class Bad:\n    def __repr__(self): return 1 / 0\nBad()",
+        "raise ExceptionGroup('several', [ValueError('a'), KeyError('b')])",
+        "def deep(): return deep()\ndeep()",
+        "raise KeyboardInterrupt",
+        "raise BaseException('base')",
+    ],
+)
+def test_no_exception_is_too_odd_to_be_told(ranks, cell):
+    assert failing(ranks, cell, RankFailed, timeout=10).rank == 0
+
+
+def test_code_that_breaks_its_own_output_does_not_break_the_rank(ranks):
+    ranks.cell("import sys\nout, sys.stdout = sys.stdout, 3")
+    ranks.cell("sys.stdout = out")
+
+
+def test_a_fork_of_a_rank_does_not_answer_for_it(ranks):
+    ranks.cell("import os\nchild = os.fork()\nif child: os.waitpid(child, 0)")
+    assert ranks.run(os.getpid) == ranks.pids
+
+
+def test_a_fork_of_the_notebook_is_told_that_the_ranks_are_not_its_own(ranks):
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            ranks.run(print)
+        except BaseException as error:
+            os.write(write, str(error).encode())
+        os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read) as pipe:
+        assert "belong to the process that made them" in pipe.read()
+
+
 def test_what_a_rank_started_ends_with_it():
     with clean_ranks(2) as two:
         two.cell(

@@ -43,6 +43,8 @@ def _per_layer(shape: Model, tp: int, sequence: int, recompute: str, split_all: 
     """Bytes a token, a unit of width and a block."""
     outside = tp if split_all else 1
     if recompute == "full":
+        # Only each block's input stays. Table 2 of the paper counts it whole; where everything is
+        # split along the sequence, so is that input.
         return 2 / outside
     scores = 5 * shape.heads * sequence / shape.hidden if recompute == "none" else 0.0
     return 10 / outside + 24 / tp + scores / tp

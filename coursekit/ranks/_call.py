@@ -50,6 +50,13 @@ class _End:
             return 0 if self.status is not None else 1
         return 2 if _CONSEQUENCE.search(self.failure.says) else 1
 
+    def like(self, other: _End) -> bool:
+        """Whether two ranks raised the same thing at the same place."""
+        mine, theirs = self.failure, other.failure
+        if mine is None or theirs is None:
+            return self is other
+        return (mine.says, mine.frames) == (theirs.says, theirs.frames)
+
 
 class Call:
     """What was asked of some ranks, and what came back."""
@@ -175,9 +182,11 @@ class Call:
         return RanksHung("\n".join(lines), stands, list(verdict.culprits))
 
     def _failed(self, ends: list[_End], stands: list[Stand], cost: str) -> RanksError:
-        root, *more = ends
+        # Which of several equal failures comes first is chance: the lowest rank tells it.
+        same = sorted((e for e in ends if e.like(ends[0])), key=lambda e: e.rank)
+        root, more = same[0], [e for e in ends if e not in same]
         told = [(e.rank, _line(e)) for e in more] + [(s.rank, _standing(s)) for s in stands]
-        tail = [line for _, line in sorted(told)]
+        tail = [_same(same[1:]), *(line for _, line in sorted(told))]
         tail += [_mismatch([e.stand for e in ends if e.stand is not None] + stands)]
         tail += [f"Now: {cost}." if cost else ""]
         if root.failure is None:
@@ -214,6 +223,13 @@ _HINTS = {
 def _ended_how(status: int | None) -> str:
     how = describe_end(status)
     return f"was {how}" if how.startswith("killed") else how
+
+
+def _same(ends: list[_End]) -> str:
+    if not ends:
+        return ""
+    ranks = ", ".join(str(e.rank) for e in ends)
+    return f"rank{'s' if len(ends) > 1 else ''} {ranks} raised the same"
 
 
 def _line(end: _End) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -254,6 +255,11 @@ class Ranks:
     def _check_open(self) -> None:
         if self.closed:
             raise RanksUsageError("these ranks are closed; make new ones: ranks = Ranks(4)")
+        if self._session.owner != os.getpid():
+            raise RanksUsageError(
+                "ranks belong to the process that made them, and this is a fork of it; "
+                "make new ones here: ranks = Ranks(4)"
+            )
 
     def _bury_dead(self) -> None:
         dead = self._session.dead()

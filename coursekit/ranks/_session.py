@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 from . import _wire
@@ -216,7 +217,18 @@ class Session:
     # -- recovery ---------------------------------------------------------
 
     def recover(self, renew: bool = True) -> str:
-        """Get every rank back to an idle, connected state; returns what it cost, in words."""
+        """Get every rank back to an idle, connected state; returns what it cost, in words.
+
+        Further interrupts wait: half a recovery would lose the ranks.
+        """
+        with ThreadPoolExecutor(1, "coursekit-recovery") as aside:
+            job = aside.submit(self._recover, renew)
+            while not job.done():
+                with contextlib.suppress(KeyboardInterrupt):
+                    wait([job])
+        return job.result()
+
+    def _recover(self, renew: bool) -> str:
         with self.recovering:
             for m in self.busy():
                 self.launcher.resume(m)

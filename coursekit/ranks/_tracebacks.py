@@ -87,7 +87,7 @@ def pack(error: BaseException) -> Failure:
     cause, link = error.__cause__, "The above exception was the direct cause of this one:"
     if cause is None and not error.__suppress_context__:
         cause, link = error.__context__, "While handling the above exception, this one was raised:"
-    says = "".join(traceback.format_exception_only(type(error), error)).rstrip()
+    says = "".join(traceback.format_exception_only(error)).rstrip()
     return Failure(
         type_name=type(error).__name__,
         says=says,

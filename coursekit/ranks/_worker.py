@@ -8,6 +8,7 @@ or break its connections while that thread is blocked in a collective.
 from __future__ import annotations
 
 import ast
+import contextlib
 import ctypes
 import os
 import queue
@@ -41,6 +42,7 @@ class _Worker:
         self.lock = threading.Lock()
         self.calls: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.busy = False
+        self.pid = os.getpid()
         self.main_thread = threading.get_ident()
         self.group = _group.Group(config)
         self.space = types.ModuleType("__main__")
@@ -170,6 +172,8 @@ class _Worker:
         )
 
     def _reply(self, message: Message) -> None:
+        if os.getpid() != self.pid:
+            os._exit(0)  # a child that the learner's code forked came back into this loop
         try:
             parts = _wire.dumps(message)
         except Exception as error:
@@ -263,8 +267,7 @@ def _remember_source(label: str, source: str) -> None:
 def flush_output() -> None:
     """Push out what Python and C still hold back."""
     for stream in (sys.stdout, sys.stderr):
-        try:
+        # The learner may have put anything in their place.
+        with contextlib.suppress(Exception):
             stream.flush()
-        except (OSError, ValueError):
-            continue
     ctypes.CDLL(None).fflush(None)

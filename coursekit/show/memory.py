@@ -146,7 +146,7 @@ def _buttons(ledger: Ledger, titles: Sequence[str], limit: float) -> dict[str, A
     buttons = [{"label": text("memory.all"), "method": "relayout", "args": [whole]}]
     for number, title in enumerate(titles):
         largest = max(row[title].gb for row in ledger.values())
-        top = max(1.3 * limit / GB, min(1.25 * largest, 2 * _ceiling(limit)))
+        top = max(1.3 * limit / GB, min(1.25 * largest, 5 * limit / GB))
         ranges = {"xaxis.range": [number - 0.7, number + 0.7], "yaxis.range": [0, round(top)]}
         buttons.append({"label": title, "method": "relayout", "args": [ranges]})
     return {
