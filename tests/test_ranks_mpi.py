@@ -7,6 +7,7 @@ import pytest
 
 from coursekit import Ranks
 from coursekit.ranks import RankDied, RanksHung, RanksStartError
+from coursekit.ranks._server_client import fork_server
 
 from .ranks_help import all_reduce_works, clean_ranks
 
@@ -21,8 +22,8 @@ def ranks(request):
     with clean_ranks(4, launcher="mpi") as four:
         yield four
     patch.undo()
-    left = [p.name() for p in psutil.process_iter() if p.name() in ("mpirun", "prterun", "prted")]
-    assert left == []
+    left = psutil.Process(fork_server().pid).children(recursive=True)
+    assert [p.name() for p in left if p.name() in ("mpirun", "prterun", "prted")] == []
 
 
 def test_both_libraries_work_in_the_same_ranks(ranks):
