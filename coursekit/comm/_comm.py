@@ -1,0 +1,121 @@
+"""Communicators: the same few calls over a torch process group or an mpi4py communicator."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class CommError(ValueError):
+    """A communicator or a buffer breaks a rule; the message has the rule and the next step."""
+
+
+class Request(Protocol):
+    """A message on its way."""
+
+    def wait(self) -> object:
+        """Return when the buffer may be used again."""
+
+
+class Comm(Protocol):
+    """Point-to-point messages between the ranks of a group.
+
+    Buffers are contiguous torch tensors; a message carries their bytes, whatever the dtype.
+    Messages from one rank to another arrive in the order in which they were sent.
+    """
+
+    rank: int
+    size: int
+    name: str
+
+    def isend(self, buffer: Any, dest: int, tag: int = 0) -> Request:
+        """Start to send a buffer to rank `dest`; leave it alone until the request is done."""
+
+    def irecv(self, buffer: Any, source: int, tag: int = 0) -> Request:
+        """Start to receive into a buffer from rank `source`."""
+
+    def barrier(self) -> None:
+        """Return when every rank has called it."""
+
+
+def connect(target: Any = None) -> Comm:
+    """Return the `Comm` of a process group (torch's default by default) or of an mpi4py one.
+
+    Raises CommError for anything else, and when torch.distributed is not initialised.
+    """
+    if hasattr(target, "Isend"):
+        return MpiComm(target)
+    import torch.distributed as dist
+
+    if target is None and not dist.is_initialized():
+        raise CommError(
+            "connect() needs an initialised process group, got none; run it on ranks: "
+            "ranks.run(lambda: connect().size)"
+        )
+    group = dist.group.WORLD if target is None else target
+    if not isinstance(group, dist.ProcessGroup):
+        raise CommError(
+            f"connect takes a process group or an mpi4py communicator, got "
+            f"{type(target).__name__}; try connect() for the default group"
+        )
+    return TorchComm(group)
+
+
+class TorchComm:
+    """A torch process group; its own send and receive are faster than `dist.isend`."""
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
+        self.rank: int = group.rank()
+        self.size: int = group.size()
+        self.name: str = group.name()
+
+    def isend(self, buffer: Any, dest: int, tag: int = 0) -> Request:
+        """Start to send a buffer to rank `dest` of the group."""
+        work: Request = self._group.send([buffer], dest, tag)
+        return work
+
+    def irecv(self, buffer: Any, source: int, tag: int = 0) -> Request:
+        """Start to receive into a buffer from rank `source` of the group."""
+        work: Request = self._group.recv([buffer], source, tag)
+        return work
+
+    def barrier(self) -> None:
+        """Return when every rank has called it."""
+        self._group.barrier().wait()
+
+
+class MpiComm:
+    """An mpi4py communicator, by its buffer protocol."""
+
+    def __init__(self, comm: Any) -> None:
+        from mpi4py import MPI
+
+        self._comm, self._byte = comm, MPI.BYTE
+        self.rank: int = comm.Get_rank()
+        self.size: int = comm.Get_size()
+        self.name = "mpi"
+
+    def isend(self, buffer: Any, dest: int, tag: int = 0) -> Request:
+        """Start to send a buffer to rank `dest`."""
+        request: Request = self._comm.Isend([self._bytes(buffer), self._byte], dest, tag)
+        return request
+
+    def irecv(self, buffer: Any, source: int, tag: int = 0) -> Request:
+        """Start to receive into a buffer from rank `source`."""
+        request: Request = self._comm.Irecv([self._bytes(buffer), self._byte], source, tag)
+        return request
+
+    def barrier(self) -> None:
+        """Return when every rank has called it."""
+        self._comm.Barrier()
+
+    @staticmethod
+    def _bytes(buffer: Any) -> Any:
+        import torch
+
+        if buffer.device.type != "cpu":
+            raise CommError(
+                f"MPI takes buffers on the CPU here, got one on {buffer.device}: this interface "
+                "does not ask whether the MPI is CUDA-aware; copy with .cpu(), or use NCCL"
+            )
+        return buffer.view(torch.uint8).numpy()
