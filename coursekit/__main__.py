@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from coursekit.measure.cli import BenchError, bench
 from coursekit.ranks.cli import app as ranks_app
 
 # Imports stand in the commands: the help must not wait for what only one of them needs.
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(ranks_app, name="ranks")
+app.command()(bench)
 
 
 class UsageError(Exception):
@@ -101,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit code: 0, 1, 2 for a user's mistake, or 130."""
     try:
         code = app(arguments, standalone_mode=False)
-    except UsageError as error:
+    except (UsageError, BenchError) as error:
         return _mistake(str(error))
     except (typer.Abort, KeyboardInterrupt):
         return 130
