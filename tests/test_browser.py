@@ -107,9 +107,18 @@ def page(tmp_path: Path) -> Iterator[Page]:
             browser.close()
 
 
+def saved(path: Path) -> Any:
+    """The notebook as JupyterLab saved it: it may be writing the file at this very moment."""
+    for _ in range(100):
+        with contextlib.suppress(ValueError):
+            return json.loads(path.read_text("utf-8"))
+        time.sleep(0.1)
+    raise AssertionError(f"no whole notebook in {path} for 10 s")
+
+
 def forget_counts(path: Path) -> Any:
     """Take out the execution counts: those found later come from this run."""
-    notebook = json.loads(path.read_text("utf-8"))
+    notebook = saved(path)
     for cell in code_cells(notebook):
         cell["execution_count"] = None
     path.write_text(json.dumps(notebook, ensure_ascii=False), "utf-8")
@@ -155,7 +164,7 @@ def run_all(page: Page, path: Path) -> list[Any]:
     while True:
         page.wait_for_timeout(1000)
         page.keyboard.press("Control+s")
-        cells = code_cells(json.loads(path.read_text("utf-8")))
+        cells = code_cells(saved(path))
         if all(cell["execution_count"] for cell in cells):
             break
         assert time.monotonic() < until, [c["source"] for c in cells if not c["execution_count"]]
@@ -191,7 +200,7 @@ def test_lesson_00_runs_in_jupyterlab(lab: Lab, page: Page, lang: str, tmp_path:
 
     scroll_to(page, FIGURE)
     page.screenshot(path=tmp_path / f"{lang}-stored.png")
-    assert all(not c["execution_count"] for c in code_cells(json.loads(path.read_text("utf-8"))))
+    assert all(not c["execution_count"] for c in code_cells(saved(path)))
 
     cells = run_all(page, path)
     assert errors(cells) == []

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import coursekit
 from coursekit import _data, plan
@@ -79,14 +81,25 @@ def test_a_rounded_answer_is_right(answer: float) -> None:
     assert Quiz("00").check("q1", answer).state == "right"
 
 
-def test_none_is_not_answered_yet() -> None:
-    note = Quiz("00").check("q1", None)
+@pytest.mark.parametrize("answer", [np.float32(107.8), np.int64(108), torch.tensor(107.8)])
+def test_a_number_may_come_from_a_library(answer: Any) -> None:
+    assert Quiz("00").check("q1", answer).state == "right"
+
+
+@pytest.mark.parametrize("answer", [np.bool_(False), torch.tensor(False)])
+def test_a_truth_value_may_come_from_a_library(answer: Any) -> None:
+    assert Quiz("00").check("q2", answer).state == "right"
+
+
+@pytest.mark.parametrize("answer", [None, ...])
+def test_none_is_not_answered_yet(answer: Any) -> None:
+    note = Quiz("00").check("q1", answer)
     assert note == Note(
         "unanswered", "Not answered yet. Put your answer in place of None and run the cell again."
     )
 
 
-@pytest.mark.parametrize("answer", ["108 GB", True, math.nan, [108]])
+@pytest.mark.parametrize("answer", ["108 GB", True, math.nan, [108], np.array([108, 109])])
 def test_what_is_no_number_is_told_so(answer: Any) -> None:
     note = Quiz("00").check("q1", answer)
     assert note.state == "not_yet"

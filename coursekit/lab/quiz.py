@@ -10,6 +10,7 @@ import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import EllipsisType
 from typing import Any
 
 from coursekit import _data
@@ -78,22 +79,24 @@ class Quiz:
         question = self._question(name)
         return Note("ask", f"{pick(question['question'], name)} {_how(question)}")
 
-    def check(self, name: str, answer: float | bool | None) -> Note:
-        """Say whether `answer` is right; None means that the learner has not answered yet.
+    def check(self, name: str, answer: float | bool | EllipsisType | None) -> Note:
+        """Say whether `answer` is right; None and ``...`` mean that there is none yet.
 
-        Never raises for a wrong answer, so that all cells run to the end.
+        Scalars of numpy and torch are taken as the numbers they hold. Never raises for a wrong
+        answer, so that all cells run to the end.
 
         Raises:
             KeyError: there is no such question.
         """
         question = self._question(name)
         self._right.discard(name)
-        if answer is None:
+        if answer is None or answer is ...:
             return Note("unanswered", text("quiz.unanswered"))
-        if complaint := _complaint(question["answer"], answer):
+        given = _plain(answer)
+        if complaint := _complaint(question["answer"], given):
             return Note("not_yet", complaint)
-        if not _same(answer, question["answer"], question.get("tolerance", TOLERANCE)):
-            return Note("not_yet", f"{text('quiz.not_yet')} {_hint(question, answer)}".strip())
+        if not _same(given, question["answer"], question.get("tolerance", TOLERANCE)):
+            return Note("not_yet", f"{text('quiz.not_yet')} {_hint(question, given)}".strip())
         self._right.add(name)
         return Note("right", f"{text('quiz.right')} {pick(question.get('why', ''))}".strip())
 
@@ -120,6 +123,10 @@ def _how(question: Mapping[str, Any]) -> str:
     if isinstance(question["answer"], bool):
         return text("quiz.yes_or_no")
     return text("quiz.unit", unit=pick(question["unit"])) if "unit" in question else ""
+
+
+def _plain(answer: Any) -> Any:
+    return answer.item() if getattr(answer, "ndim", None) == 0 else answer
 
 
 def _complaint(wanted: Any, answer: Any) -> str:

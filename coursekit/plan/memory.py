@@ -160,12 +160,12 @@ def _parameters(shape: Model | float) -> float:
 
 
 def _policy(name: str) -> Policy:
-    if name not in POLICIES:
+    if not isinstance(name, str) or name not in POLICIES:
         raise PlanError(f"policy must be one of {', '.join(POLICIES)}, got {name!r}; try 'bf16'")
     return POLICIES[name]
 
 
 def _stage(zero: int) -> int:
-    if isinstance(zero, bool) or zero not in (0, 1, 2, 3):
+    if isinstance(zero, bool) or not isinstance(zero, int) or zero not in range(4):
         raise PlanError(f"zero must be a stage from 0 to 3, got {zero!r}; try zero=1")
     return zero
