@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-
-class CommError(ValueError):
-    """A communicator or a buffer breaks a rule; the message has the rule and the next step."""
+from ._errors import CommError
 
 
 class Request(Protocol):
@@ -43,6 +41,8 @@ def connect(target: Any = None) -> Comm:
     Raises CommError for anything else, and when torch.distributed is not initialised.
     """
     if hasattr(target, "Isend"):
+        from ._mpi import MpiComm
+
         return MpiComm(target)
     import torch.distributed as dist
 
@@ -82,40 +82,3 @@ class TorchComm:
     def barrier(self) -> None:
         """Return when every rank has called it."""
         self._group.barrier().wait()
-
-
-class MpiComm:
-    """An mpi4py communicator, by its buffer protocol."""
-
-    def __init__(self, comm: Any) -> None:
-        from mpi4py import MPI
-
-        self._comm, self._byte = comm, MPI.BYTE
-        self.rank: int = comm.Get_rank()
-        self.size: int = comm.Get_size()
-        self.name = "mpi"
-
-    def isend(self, buffer: Any, dest: int, tag: int = 0) -> Request:
-        """Start to send a buffer to rank `dest`."""
-        request: Request = self._comm.Isend([self._bytes(buffer), self._byte], dest, tag)
-        return request
-
-    def irecv(self, buffer: Any, source: int, tag: int = 0) -> Request:
-        """Start to receive into a buffer from rank `source`."""
-        request: Request = self._comm.Irecv([self._bytes(buffer), self._byte], source, tag)
-        return request
-
-    def barrier(self) -> None:
-        """Return when every rank has called it."""
-        self._comm.Barrier()
-
-    @staticmethod
-    def _bytes(buffer: Any) -> Any:
-        import torch
-
-        if buffer.device.type != "cpu":
-            raise CommError(
-                f"MPI takes buffers on the CPU here, got one on {buffer.device}: this interface "
-                "does not ask whether the MPI is CUDA-aware; copy with .cpu(), or use NCCL"
-            )
-        return buffer.view(torch.uint8).numpy()

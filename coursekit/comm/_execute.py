@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby, pairwise
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+from coursekit.schedule import Schedule
 
-from coursekit.schedule import REDUCE, Schedule, chunk_bounds
-
-from ._comm import Comm, CommError
+from ._comm import Comm, Request
+from ._errors import CommError
+from ._place import Place
+from ._program import Leg, Step, program
 
 OPS = ("sum", "avg", "min", "max", "prod")
+SEGMENT = 2 << 20
+WINDOW = 2
+_END = Step((), (), ())
+
+Combine = Callable[[Any, Any], None]
 
 
 def execute(
@@ -53,20 +58,20 @@ def execute(
 
     Notes
     -----
-    Beside the buffer it takes one message of memory for each message that is added or does not
-    lie in one piece, for the length of a step.
+    A message that is added to a chunk travels in segments of 2 MiB, and each is added while the
+    next ones travel; a chunk that is also sent in that step has to wait for the whole message.
+    Beside the buffer it takes at most two segments, or one message, for each message that is
+    added or does not lie in one piece.
     """
-    _check(schedule, comm, buffer, op)
-    place = _Place(schedule, buffer, output)
-    combine = _combiner(op)
-    for step in _program(schedule, comm.rank):
-        _run(comm, place, combine, step)
+    check(schedule, comm, buffer, op)
+    place = Place(schedule, buffer, output)
+    _run(comm, place, _combiner(op), program(schedule, comm.rank))
     if op == "avg":
         _divide(schedule, place, comm)
     return place.result
 
 
-def _check(schedule: Schedule, comm: Comm, buffer: Any, op: str) -> None:
+def check(schedule: Schedule, comm: Comm, buffer: Any, op: str) -> None:
     if schedule.size != comm.size:
         raise CommError(
             f"a schedule must have as many ranks as the communicator, got {schedule.size} for "
@@ -89,117 +94,123 @@ def _check(schedule: Schedule, comm: Comm, buffer: Any, op: str) -> None:
         )
 
 
-class _Place:
-    """Where each chunk of a rank lies: in the buffer, the output, or beside them."""
-
-    def __init__(self, schedule: Schedule, buffer: Any, output: Any) -> None:
-        bounds = chunk_bounds(buffer.numel(), schedule.chunks).tolist()
-        spans = [slice(a, b) for a, b in pairwise(bounds)]
-        self.chunks = [(buffer, span) for span in spans]
-        self.result = buffer
-        if schedule.output:
-            self.result = buffer.new_empty(buffer.numel()) if output is None else output
-            self.chunks += [(self.result, span) for span in spans]
-        longest = max((s.stop - s.start for s in spans), default=0)
-        for _ in range(schedule.scratch):
-            self.chunks.append((buffer.new_empty(longest), slice(0, longest)))
-
-    def view(self, chunk: int) -> Any:
-        """The chunk's own memory."""
-        base, span = self.chunks[chunk]
-        return base[span]
-
-    def piece(self, chunks: Sequence[int]) -> Any | None:
-        """The memory of several chunks if it is one piece, else None."""
-        base, first = self.chunks[chunks[0]]
-        end = first.start
-        for chunk in chunks:
-            other, span = self.chunks[chunk]
-            if other is not base or span.start != end:
-                return None
-            end = span.stop
-        return base[first.start : end]
-
-
-@dataclass(frozen=True)
-class _Leg:
-    """This rank's end of a message, or a move in its own memory (`peer` is the rank itself)."""
-
-    peer: int
-    sends: bool
-    reduce: bool
-    chunks: tuple[int, ...]
-
-
-@functools.lru_cache(maxsize=64)
-def _program(schedule: Schedule, rank: int) -> tuple[tuple[_Leg, ...], ...]:
-    """What one rank does, step by step; kept, because the same schedule runs again and again."""
-    steps = []
-    for _, rows in groupby(schedule.of(rank).tolist(), key=lambda row: row[0]):
-        steps.append(tuple(_legs(rows, rank)))
-    return tuple(steps)
-
-
-def _legs(rows: Iterable[tuple[int, ...]], rank: int) -> Iterator[_Leg]:
-    for (_, src, dst, op), part in groupby(rows, key=lambda row: row[:4]):
-        transfers = list(part)
-        sent, landed = (tuple(t[i] for t in transfers) for i in (4, 5))
-        if src == dst:
-            for one, other in zip(sent, landed, strict=True):
-                yield _Leg(rank, True, op == REDUCE, (one, other))
-        elif src == rank:
-            yield _Leg(dst, True, op == REDUCE, sent)
-        else:
-            yield _Leg(src, False, op == REDUCE, landed)
-
-
 @dataclass
 class _Incoming:
-    """A message that does not land in place: unpacked or added after the step's waits."""
+    """A message that lands beside the buffer: unpacked or added after the step's waits."""
 
     chunks: tuple[int, ...]
     landed: Any
     reduce: bool
 
 
-def _run(
-    comm: Comm, place: _Place, combine: Callable[[Any, Any], None], step: tuple[_Leg, ...]
-) -> None:
-    requests, later = [], []
-    for leg in step:
-        if leg.peer == comm.rank:
-            # A move reads what the chunk held before the step, and messages may overwrite that.
-            value = place.view(leg.chunks[0]).clone()
-            later.append(_Incoming(leg.chunks[1:], value, leg.reduce))
-        elif leg.sends:
-            requests.append(comm.isend(_packed(place, leg.chunks), leg.peer))
+@dataclass
+class _Stream:
+    """A reduction that arrives in segments: each is added while the next ones travel."""
+
+    peer: int
+    posted: deque[tuple[Request, Any, Any]]
+    rest: deque[Any]
+
+
+@dataclass
+class _Arrivals:
+    """The receives of one step, posted."""
+
+    requests: list[Request] = field(default_factory=list)
+    later: list[_Incoming] = field(default_factory=list)
+    streams: list[_Stream] = field(default_factory=list)
+
+
+def _run(comm: Comm, place: Place, combine: Combine, steps: Sequence[Step]) -> None:
+    coming: _Arrivals | None = None
+    for step, following in zip(steps, (*steps[1:], _END), strict=False):
+        arrivals = _post(comm, place, step) if coming is None else coming
+        moved = [place.view(move.chunk).clone() for move in step.moves]
+        sent = _send(comm, place, step)
+        coming = _post(comm, place, following) if _may_post(place, following, arrivals) else None
+        for stream in arrivals.streams:
+            _drain(comm, stream, combine)
+        for request in (*arrivals.requests, *sent):
+            request.wait()
+        for move, value in zip(step.moves, moved, strict=True):
+            _arrive(place, combine, move.into, value, move.reduce)
+        for incoming in arrivals.later:
+            _unpack(place, combine, incoming)
+
+
+def _send(comm: Comm, place: Place, step: Step) -> list[Request]:
+    return [
+        comm.isend(piece, leg.peer)
+        for leg in step.sends
+        for piece in _segments(place.packed(leg.chunks), leg.reduce)
+    ]
+
+
+def _may_post(place: Place, step: Step, running: _Arrivals) -> bool:
+    """Whether a step's receives may be posted while the step before runs.
+
+    Its memory must be free (`step.ahead`), what lands beside the buffer must be small, and every
+    receive of the running step must be posted: messages of a peer arrive in order.
+    """
+    if not step.ahead or any(stream.rest for stream in running.streams):
+        return False
+    for leg in step.receives:
+        piece = place.piece(leg.chunks)
+        if piece is None or (leg.reduce and piece.nbytes > WINDOW * SEGMENT):
+            return False
+    return True
+
+
+def _post(comm: Comm, place: Place, step: Step) -> _Arrivals:
+    arrivals = _Arrivals()
+    for leg in step.receives:
+        piece = place.piece(leg.chunks)
+        if leg.early and piece is not None:
+            arrivals.streams.append(_open(comm, piece, leg.peer))
+        elif leg.reduce or piece is None:
+            landed = place.beside(leg.chunks)
+            arrivals.later.append(_Incoming(leg.chunks, landed, leg.reduce))
+            arrivals.requests += _receive(comm, landed, leg)
         else:
-            incoming = _target(place, leg.chunks, leg.reduce)
-            later.append(incoming)
-            requests.append(comm.irecv(incoming.landed, leg.peer))
-    for request in requests:
+            arrivals.requests += _receive(comm, piece, leg)
+    return arrivals
+
+
+def _receive(comm: Comm, buffer: Any, leg: Leg) -> list[Request]:
+    return [comm.irecv(piece, leg.peer) for piece in _segments(buffer, leg.reduce)]
+
+
+def _segments(value: Any, reduce: bool) -> Sequence[Any]:
+    """Both ends cut a message that is added in the same way; what is copied goes as one."""
+    if not reduce or value.nbytes <= SEGMENT:
+        return (value,)
+    pieces: Sequence[Any] = value.split(SEGMENT // value.element_size())
+    return pieces
+
+
+def _open(comm: Comm, whole: Any, peer: int) -> _Stream:
+    stream = _Stream(peer, deque(), deque(_segments(whole, True)))
+    for _ in range(min(WINDOW, len(stream.rest))):
+        _post_next(comm, stream, stream.rest[0].new_empty(stream.rest[0].numel()))
+    return stream
+
+
+def _post_next(comm: Comm, stream: _Stream, landing: Any) -> None:
+    piece = stream.rest.popleft()
+    part = landing[: piece.numel()]
+    stream.posted.append((comm.irecv(part, stream.peer), piece, part))
+
+
+def _drain(comm: Comm, stream: _Stream, combine: Combine) -> None:
+    while stream.posted:
+        request, piece, landed = stream.posted.popleft()
         request.wait()
-    for incoming in later:
-        _unpack(place, combine, incoming)
+        combine(piece, landed)
+        if stream.rest:
+            _post_next(comm, stream, landed)
 
 
-def _packed(place: _Place, chunks: tuple[int, ...]) -> Any:
-    import torch
-
-    whole = place.piece(chunks)
-    return torch.cat([place.view(c) for c in chunks]) if whole is None else whole
-
-
-def _target(place: _Place, into: tuple[int, ...], reduce: bool) -> _Incoming:
-    piece = None if reduce else place.piece(into)
-    if piece is not None:
-        return _Incoming((), piece, False)
-    views = [place.view(c) for c in into]
-    length = sum(v.numel() for v in views)
-    return _Incoming(into, views[0].new_empty(length), reduce)
-
-
-def _unpack(place: _Place, combine: Callable[[Any, Any], None], incoming: _Incoming) -> None:
+def _unpack(place: Place, combine: Combine, incoming: _Incoming) -> None:
     at = 0
     for chunk in incoming.chunks:
         length = place.view(chunk).numel()
@@ -207,9 +218,7 @@ def _unpack(place: _Place, combine: Callable[[Any, Any], None], incoming: _Incom
         at += length
 
 
-def _arrive(
-    place: _Place, combine: Callable[[Any, Any], None], chunk: int, value: Any, reduce: bool
-) -> None:
+def _arrive(place: Place, combine: Combine, chunk: int, value: Any, reduce: bool) -> None:
     target = place.view(chunk)
     if reduce:
         combine(target, value)
@@ -217,7 +226,7 @@ def _arrive(
         target.copy_(value)
 
 
-def _combiner(op: str) -> Callable[[Any, Any], None]:
+def _combiner(op: str) -> Combine:
     import torch
 
     functions: dict[str, Callable[..., Any]] = {
@@ -235,12 +244,12 @@ def _combiner(op: str) -> Callable[[Any, Any], None]:
     return combine
 
 
-def _divide(schedule: Schedule, place: _Place, comm: Comm) -> None:
+def _divide(schedule: Schedule, place: Place, comm: Comm) -> None:
     """Divide where the result is reduced: everywhere, at the root, or in the rank's own block."""
     at_root = schedule.collective == "reduce" and comm.rank == schedule.root
     if schedule.collective == "all_reduce" or at_root:
         place.result.div_(comm.size)
     elif schedule.collective == "reduce_scatter":
         block = schedule.chunks // schedule.size
-        for chunk in np.arange(comm.rank * block, (comm.rank + 1) * block).tolist():
+        for chunk in range(comm.rank * block, (comm.rank + 1) * block):
             place.view(chunk).div_(comm.size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -138,7 +139,7 @@ class Schedule:
         """How many steps there are, those that only move data inside a rank's memory included."""
         return int(self.transfers["step"][-1]) + 1 if len(self.transfers) else 0
 
-    @property
+    @functools.cached_property
     def needs_equal_chunks(self) -> bool:
         """Whether a chunk may land in one of another number, so that all must be equally long."""
         return bool((self.transfers["chunk"] != self.transfers["into"]).any())
@@ -232,6 +233,8 @@ class Schedule:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schedule):
             return NotImplemented
+        if self is other:
+            return True
         return self._key() == other._key() and np.array_equal(self.transfers, other.transfers)
 
     def __hash__(self) -> int:
