@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import coursekit
-from coursekit import _data, plan
+from coursekit import _data, cost, measure, plan, schedule
 from coursekit.i18n import LANGUAGES
 from coursekit.lab import Note, Quiz
 
@@ -40,7 +40,8 @@ def test_lesson_00_asks_six_questions() -> None:
 def test_the_answer_is_what_its_formula_gives(
     lesson: str, name: str, question: dict[str, Any]
 ) -> None:
-    wanted = eval(question["formula"], dict(vars(plan)))
+    names = {**vars(plan), "cost": cost, "measure": measure, "schedule": schedule}
+    wanted = eval(question["formula"], names)
     assert type(wanted) is bool or isinstance(wanted, int | float)
     if isinstance(wanted, bool):
         assert question["answer"] is wanted

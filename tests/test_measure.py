@@ -4,13 +4,12 @@ import csv
 import io
 import json
 
-import numpy as np
 import pytest
 
 from coursekit import Ranks
 from coursekit.cost import busbw_factor
-from coursekit.measure import MeasureError, Row, fit, sizes, sweep
-from coursekit.measure._loop import measure_here
+from coursekit.measure import MeasureError, sizes, sweep
+from coursekit.measure._loop import Work, measure_here
 from coursekit.measure._sweep import COLLECTIVES
 from coursekit.schedule import algorithms
 
@@ -30,7 +29,8 @@ def test_every_collective_and_algorithm_is_measured_and_right(ranks, collective)
         assert row.wrong == 0
         assert row.low_us <= row.time_us <= row.high_us
         assert row.size == 4 * row.count
-        assert row.count % 3 == 0
+        blocks = collective in ("all_gather", "all_to_all", "reduce_scatter")
+        assert row.count % 3 == 0 if blocks else row.size >= 100
         assert row.algbw == pytest.approx(row.size / row.time_us / 1e3)
         assert row.busbw == pytest.approx(row.algbw * busbw_factor(collective, 3))
 
@@ -43,9 +43,36 @@ def test_other_dtypes_are_right(ranks, algorithm, dtype):
     )
 
 
+@pytest.fixture(scope="module")
+def mpi_ranks():
+    with Ranks(3, launcher="mpi", backend="gloo") as three:
+        yield three
+
+
+@pytest.mark.needs("mpirun")
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_mpis_own_collectives_are_measured_beside_schedules_over_mpi(mpi_ranks, collective):
+    names = ["library", algorithms(collective)[0]]
+    done = sweep(mpi_ranks, collective, [100], names, backend="mpi", repeat=2, calls=3)
+    assert done.backend == "mpi"
+    assert [(r.algorithm, r.wrong) for r in done.rows] == [(n, 0) for n in names]
+    assert sweep(mpi_ranks, collective, [100], repeat=2, calls=1).backend == "gloo"
+
+
+@pytest.mark.needs("mpirun")
+def test_mpi_moves_every_dtype_and_adds_those_that_it_knows(mpi_ranks):
+    one = {"sizes": [96], "backend": "mpi", "repeat": 1, "calls": 1}
+    for dtype in ("float64", "int32", "int64"):
+        assert sweep(mpi_ranks, dtype=dtype, **one).rows[0].wrong == 0
+    assert sweep(mpi_ranks, "all_gather", dtype="bfloat16", **one).rows[0].wrong == 0
+    assert sweep(mpi_ranks, algorithms=["ring"], dtype="bfloat16", **one).rows[0].wrong == 0
+    with pytest.raises(MeasureError, match="adds no 16-bit floats"):
+        sweep(mpi_ranks, dtype="bfloat16", **one)
+
+
 def test_a_damaged_result_is_counted(ranks):
-    got = ranks.run(measure_here, "all_reduce", None, 30, "float32", 0, 1, True)
-    assert [wrong for _, wrong in got] == [1, 0, 0]
+    work = Work("all_reduce", None, 30, "float32", warmup=0, spoil=True)
+    assert [m.wrong for m in ranks.run(measure_here, work)] == [1, 0, 0]
 
 
 def test_the_table_and_the_files_have_the_same_numbers(ranks, tmp_path):
@@ -59,6 +86,13 @@ def test_the_table_and_the_files_have_the_same_numbers(ranks, tmp_path):
     assert json.loads(done.to_json(tmp_path / "s.json"))["rows"][1]["count"] == done.rows[1].count
     assert (tmp_path / "s.csv").read_text() == done.to_csv()
     assert "<table>" in done._repr_html_()
+
+
+def test_a_batch_is_divided_by_its_calls_and_cores_are_known(ranks):
+    work = Work("all_reduce", None, 30, "float32", batches=3, calls=4)
+    got = ranks.run(measure_here, work)
+    assert [len(m.seconds) for m in got] == [3] * 3
+    assert sweep(ranks, sizes=[64], repeat=1, calls=1).cores == got[0].cores >= 1
 
 
 def test_progress_hears_every_row(ranks):
@@ -75,6 +109,8 @@ def test_progress_hears_every_row(ranks):
         (lambda r: sweep(r, algorithms=["rings"]), "must be library or one of ring"),
         (lambda r: sweep(r, dtype="float8"), "dtype must be one of"),
         (lambda r: sweep(r, sizes=[0]), "sizes are whole numbers"),
+        (lambda r: sweep(r, backend="mpi"), "launcher='mpi'"),
+        (lambda r: sweep(r, backend="nccl"), "that of the ranks .gloo."),
         (lambda r: sizes(8, 4), "0 < least <= most"),
     ],
 )
@@ -86,34 +122,3 @@ def test_a_wrong_request_is_one_clear_error(ranks, call, says):
 def test_sizes_grow_by_the_factor():
     assert sizes(8, 128, 4) == [8, 32, 128]
     assert sizes(8, 100, 2) == [8, 16, 32, 64]
-
-
-def rows_of(alpha, beta, noise, seed=0):
-    draw = np.random.default_rng(seed)
-    out = []
-    for n in sizes(8, 32 << 20, 2):
-        t = (alpha + beta * n / 1e3) * (1 + noise * draw.standard_normal())
-        out.append(Row(n, n // 4, "float32", "sum", "library", t, t, t, 0.0, 0.0, 0))
-    return out
-
-
-def test_the_fit_finds_what_made_the_times():
-    found = fit(rows_of(50, 0.8, 0.05))
-    assert found.alpha_us == pytest.approx(50, rel=0.1)
-    assert found.beta_ns == pytest.approx(0.8, rel=0.1)
-    assert found.alpha_range[0] <= found.alpha_us <= found.alpha_range[1]
-    assert found.n_half == pytest.approx(50 / 0.8 * 1e3, rel=0.2)
-    assert found.time_us(1e6) == pytest.approx(850, rel=0.1)
-
-
-def test_one_disturbed_size_moves_the_fit_little():
-    rows = rows_of(50, 0.8, 0.02)
-    spoiled = rows.copy()
-    spoiled[5] = Row(*[*list(rows[5].__dict__.values())[:5], rows[5].time_us * 20, 0, 0, 0, 0, 0])
-    assert fit(spoiled).alpha_us == pytest.approx(fit(rows).alpha_us, rel=0.15)
-    assert fit(spoiled).beta_ns == pytest.approx(fit(rows).beta_ns, rel=0.15)
-
-
-def test_two_sizes_are_too_few():
-    with pytest.raises(MeasureError, match="at least three different sizes, got 2"):
-        fit(rows_of(1, 1, 0)[:2])

@@ -124,6 +124,18 @@ def test_before_after_takes_other_sources() -> None:
     assert colours == [PALETTE[0], PALETTE[1], *[PALETTE[0], PALETTE[1]] * 2]
 
 
+def test_before_after_draws_nothing_where_nothing_is_promised() -> None:
+    after = [[1111, None], [None, None]]
+    figure = show.before_after([[1], [1110]], after, "reduce", show.digit_owners(after))
+    dotted = [shape for shape in figure.layout.shapes if shape.line.dash == "dot"]
+    assert len(dotted) == 3
+    assert len(figure.layout.shapes) == 2 + 3 + 4
+
+
+def test_digits_tell_whose_values_are_in_a_box() -> None:
+    assert show.digit_owners([[1, 220, 0], [None, 4004]]) == [[[0], [1, 2], []], [[], [0, 3]]]
+
+
 def test_before_after_wants_as_many_rows() -> None:
     with pytest.raises(ValueError, match="one row a rank, got 1 and 2 rows"):
         show.before_after([[1]], [[1], [2]])

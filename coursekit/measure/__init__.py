@@ -1,6 +1,23 @@
-"""Collectives measured on real ranks, in the columns that nccl-tests prints."""
+"""Collectives measured on real ranks: times in nccl-tests' columns, and bytes on the wire."""
 
+from ._errors import MeasureError
 from ._fit import Fit, fit
-from ._sweep import MeasureError, Row, Sweep, sizes, sweep
+from ._issued import Issued
+from ._published import published
+from ._sweep import sizes, sweep
+from ._table import Row, Sweep
+from ._traffic import Traffic, traffic
 
-__all__ = ["Fit", "MeasureError", "Row", "Sweep", "fit", "sizes", "sweep"]
+__all__ = [
+    "Fit",
+    "Issued",
+    "MeasureError",
+    "Row",
+    "Sweep",
+    "Traffic",
+    "fit",
+    "published",
+    "sizes",
+    "sweep",
+    "traffic",
+]

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import html
-import io
-import json
-import os
-import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from typing import Any
 
-from coursekit.cost import algbw, busbw
 from coursekit.ranks import Ranks
 from coursekit.schedule import Schedule, algorithms, build
 
-from ._loop import measure_here
+from ._errors import MeasureError
+from ._loop import Measured, Work, measure_here
+from ._table import ITEM, Row, Sweep, as_row, cores_of
 
 COLLECTIVES = ("all_gather", "all_reduce", "all_to_all", "broadcast", "reduce", "reduce_scatter")
-_ITEM = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
-
-
-class MeasureError(ValueError):
-    """What was asked to be measured breaks a rule; the message has the rule and the next step."""
+_BLOCKS = ("all_gather", "all_to_all", "reduce_scatter")
+_SPAN, _BATCH = 0.25, 0.02
+Measure = Callable[[Work], list[Measured]]
 
 
 def check_collective(collective: str) -> None:
@@ -49,114 +39,17 @@ def sizes(least: int = 8, most: int = 32 << 20, factor: int = 4) -> list[int]:
     return out
 
 
-@dataclass(frozen=True)
-class Row:
-    """One measured size.
-
-    Attributes
-    ----------
-    size : int
-        Bytes of the whole buffer, as nccl-tests counts it: what all_gather gives and
-        reduce_scatter takes.
-    count : int
-        Elements of that buffer.
-    time_us, low_us, high_us : float
-        Median, 10th and 90th percentile over repetitions of the slowest rank's time.
-    algbw, busbw : float
-        GB/s (10**9 bytes), as `coursekit.cost.algbw` and `busbw` define them.
-    wrong : int
-        Elements, over all ranks, that differ from what the collective promises.
-    """
-
-    size: int
-    count: int
-    dtype: str
-    redop: str
-    algorithm: str
-    time_us: float
-    low_us: float
-    high_us: float
-    algbw: float
-    busbw: float
-    wrong: int
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """The rows of one sweep, with what they were measured on."""
-
-    collective: str
-    ranks: int
-    backend: str
-    rows: tuple[Row, ...]
-
-    def of(self, algorithm: str) -> list[Row]:
-        """The rows of one algorithm, by size."""
-        return [r for r in self.rows if r.algorithm == algorithm]
-
-    def to_csv(self, path: str | Path | None = None) -> str:
-        """As CSV text; written to `path` if one is given."""
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([f.name for f in fields(Row)])
-        writer.writerows([list(asdict(r).values()) for r in self.rows])
-        return _written(stream.getvalue(), path)
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """As JSON text; written to `path` if one is given."""
-        return _written(json.dumps(asdict(self), indent=1) + "\n", path)
-
-    def _cells(self) -> list[list[str]]:
-        head = ["size", "count", "type", "redop", "algorithm", "time us", "p10", "p90"]
-        head += ["algbw GB/s", "busbw GB/s", "#wrong"]
-        return [head, *(_cells(r) for r in self.rows)]
-
-    def __str__(self) -> str:
-        table = self._cells()
-        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-        title = f"{self.collective}, {self.ranks} ranks, {self.backend}"
-        lines = ("  ".join(c.rjust(w) for c, w in zip(r, widths, strict=True)) for r in table)
-        return "\n".join([title, *lines])
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        head, *body = self._cells()
-        top = "".join(f"<th>{html.escape(c)}</th>" for c in head)
-        rows = "".join("<tr>" + "".join(f"<td>{c}</td>" for c in row) + "</tr>" for row in body)
-        title = html.escape(f"{self.collective}, {self.ranks} ranks, {self.backend}")
-        return f"<p>{title}</p><table><tr>{top}</tr>{rows}</table>"
-
-
-def _cells(row: Row) -> list[str]:
-    times = [f"{t:.1f}" for t in (row.time_us, row.low_us, row.high_us)]
-    words = [row.dtype, row.redop, row.algorithm, *times]
-    return [
-        str(row.size),
-        str(row.count),
-        *words,
-        f"{row.algbw:.3f}",
-        f"{row.busbw:.3f}",
-        str(row.wrong),
-    ]
-
-
-def _written(text: str, path: str | Path | None) -> str:
-    if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
-    return text
-
-
 def sweep(
     ranks: Ranks,
     collective: str = "all_reduce",
     sizes: Sequence[int] | None = None,
     algorithms: Sequence[str] = ("library",),
     *,
+    backend: str | None = None,
     dtype: str = "float32",
     warmup: int = 2,
     repeat: int | None = None,
+    calls: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Sweep:
     """Measure a collective over message sizes on open ranks.
@@ -164,75 +57,112 @@ def sweep(
     Parameters
     ----------
     sizes : sequence of int, optional
-        Bytes; rounded up to whole blocks, one a rank. `measure.sizes()` by default.
+        Bytes; rounded up to whole elements, and to equal blocks for all_gather, reduce_scatter
+        and all_to_all. `measure.sizes()` by default.
     algorithms : sequence of str
         ``library`` is the backend's own collective, any other a name that
-        `coursekit.schedule.algorithms` knows.
+        `coursekit.schedule.algorithms` knows, run over the same backend.
+    backend : {None, "mpi"}
+        None is the ranks' own: Gloo or NCCL. ``mpi`` takes MPI's communicator, so that ``library``
+        is MPI's collective; only for ``Ranks(launcher="mpi")``.
     repeat : int, optional
-        Repetitions a size; by default as many as fit a quarter of a second, from 5 to 50.
+        Batches a size; by default as many as fit a quarter of a second, from 5 to 50.
+    calls : int, optional
+        Calls back to back in a batch; by default as many as fit 20 milliseconds, from 1 to 200.
     progress : callable, optional
         Hears one line a measured row.
 
     Raises
     ------
     MeasureError
-        An unknown collective, algorithm or dtype, or a size below one byte.
+        An unknown collective, algorithm, backend or dtype, or a size below one byte.
+
+    Notes
+    -----
+    Calls follow each other without a barrier, as in nccl-tests and the OSU benchmarks: the root
+    of a broadcast may run ahead of the others, and its time is that of a stream of broadcasts.
+    Everything works in place where the collective can. The OSU benchmarks give MPI's Allreduce
+    two buffers unless told otherwise, which costs it one copy of the buffer more.
     """
-    check_collective(collective)
-    schedules = {name: _schedule(collective, name, ranks.size) for name in algorithms}
-    _check_numbers(sizes, dtype)
-    rows = []
-    for nbytes in sizes or _default_sizes():
+    mpi = _is_mpi(ranks, backend)
+
+    def measure(work: Work) -> list[Measured]:
+        return ranks.run(measure_here, work)
+
+    job = Job(ranks.size, "mpi" if mpi else ranks.backend, measure)
+    how = Work(collective, None, 1, dtype, mpi, warmup, repeat or 0, calls or 0)
+    return run(job, how, sizes, algorithms, progress)
+
+
+class Job:
+    """Ranks on which to measure: `measure` gives every rank's answer."""
+
+    def __init__(self, size: int, backend: str, measure: Measure) -> None:
+        self.size, self.backend, self.measure = size, backend, measure
+
+
+def run(
+    job: Job,
+    how: Work,
+    wanted: Sequence[int] | None,
+    names: Sequence[str],
+    progress: Callable[[str], None] | None = None,
+) -> Sweep:
+    """Measure every size by every algorithm; 0 batches or calls in `how` mean: as many as fit."""
+    check_collective(how.collective)
+    _check_numbers(wanted, how.dtype)
+    _check_mpi_type(how, names)
+    schedules = {name: _schedule(how.collective, name, job.size) for name in names}
+    rows: list[Row] = []
+    cores = 0
+    for nbytes in wanted or sizes():
         for name, schedule in schedules.items():
-            count = _count(nbytes, dtype, ranks.size, schedule)
-            rows.append(_row(ranks, collective, name, schedule, count, dtype, warmup, repeat))
+            count = _count(how.collective, nbytes, how.dtype, job.size, schedule)
+            work = Work(how.collective, schedule, count, how.dtype, how.mpi, how.warmup)
+            got = job.measure(_repeated(job, work, how))
+            rows.append(as_row(name, work, got))
+            cores = cores_of(got)
             if progress is not None:
-                progress(f"{collective} {name} {rows[-1].size} B: {rows[-1].time_us:.1f} us")
-    return Sweep(collective, ranks.size, ranks.backend, tuple(rows))
+                progress(f"{how.collective} {name} {rows[-1].size} B: {rows[-1].time_us:.1f} us")
+    return Sweep(how.collective, job.size, job.backend, tuple(rows), cores)
 
 
-def sweep_in_job(
-    collective: str, wanted: Sequence[int], names: Sequence[str], *, dtype: str = "float32"
-) -> Sweep | None:
-    """Measure on the ranks of a job that torchrun started; rank 0 gets the sweep.
-
-    Every rank calls it, with the default process group initialised. Raises as `sweep` does.
-    """
-    import torch
-    import torch.distributed as dist
-
-    check_collective(collective)
-    size, backend = dist.get_world_size(), dist.get_backend()
-    schedules = {name: _schedule(collective, name, size) for name in names}
-    _check_numbers(wanted, dtype)
-    if "nccl" in backend:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    rows = []
-    for nbytes in wanted:
-        for name, schedule in schedules.items():
-            count = _count(nbytes, dtype, size, schedule)
-            rows.append(_row_in_job(collective, name, schedule, count, dtype))
-    done = Sweep(collective, size, backend, tuple(rows))
-    return done if dist.get_rank() == 0 else None
+def _repeated(job: Job, work: Work, how: Work) -> Work:
+    """With the batches and calls that were asked for, or that the best of three calls suggests."""
+    if how.batches and how.calls:
+        return work.sized(how.batches, how.calls)
+    tried = zip(*(m.seconds for m in job.measure(work.sized(3, 1))), strict=True)
+    first = min(map(max, tried))
+    calls = how.calls or min(200, max(1, int(_BATCH / first)))
+    return work.sized(how.batches or repetitions(first * calls), calls)
 
 
-def _row_in_job(
-    collective: str, name: str, schedule: Schedule | None, count: int, dtype: str
-) -> Row:
-    import torch.distributed as dist
-
-    def everyone(times: int) -> list[tuple[list[float], int]]:
-        mine = measure_here(collective, schedule, count, dtype, 2, times)
-        out: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(out, mine)
-        return out
-
-    repeat = repetitions(max(times[0] for times, _ in everyone(1)))
-    return as_row(collective, name, count, dtype, everyone(repeat))
+def repetitions(seconds: float) -> int:
+    """As many as fit a quarter of a second, from 5 to 50."""
+    return min(50, max(5, int(_SPAN / seconds)))
 
 
-def _default_sizes() -> list[int]:
-    return sizes()
+def _is_mpi(ranks: Ranks, backend: str | None) -> bool:
+    if backend in (None, ranks.backend):
+        return False
+    if backend != "mpi":
+        raise MeasureError(
+            f"backend must be 'mpi' or that of the ranks ({ranks.backend}), got {backend!r}; "
+            "leave it out, or make the ranks with it: Ranks(4, backend='nccl')"
+        )
+    if not all(ranks.run(_mpi_size_is, ranks.size)):
+        raise MeasureError(
+            "backend='mpi' needs ranks in an MPI job, got ranks without one; "
+            f"start them with Ranks({ranks.size}, launcher='mpi')"
+        )
+    return True
+
+
+def _mpi_size_is(size: int) -> bool:
+    import sys
+
+    mpi = sys.modules.get("mpi4py.MPI")
+    return mpi is not None and mpi.Is_initialized() and mpi.COMM_WORLD.Get_size() == size
 
 
 def _schedule(collective: str, name: str, size: int) -> Schedule | None:
@@ -248,8 +178,8 @@ def _schedule(collective: str, name: str, size: int) -> Schedule | None:
 
 
 def _check_numbers(wanted: Sequence[int] | None, dtype: str) -> None:
-    if dtype not in _ITEM:
-        raise MeasureError(f"dtype must be one of {', '.join(_ITEM)}, got {dtype!r}; try 'float32'")
+    if dtype not in ITEM:
+        raise MeasureError(f"dtype must be one of {', '.join(ITEM)}, got {dtype!r}; try 'float32'")
     wrong = [s for s in wanted or () if isinstance(s, bool) or not isinstance(s, int) or s < 1]
     if wrong:
         raise MeasureError(
@@ -257,61 +187,19 @@ def _check_numbers(wanted: Sequence[int] | None, dtype: str) -> None:
         )
 
 
-def _count(nbytes: int, dtype: str, size: int, schedule: Schedule | None) -> int:
-    """Elements: whole blocks, one a rank, and whole chunks where a schedule needs them equal."""
-    unit = schedule.chunks if schedule is not None and schedule.needs_equal_chunks else size
-    elements = max(1, -(-nbytes // _ITEM[dtype]))
+def _check_mpi_type(how: Work, names: Sequence[str]) -> None:
+    sums = "reduce" in how.collective and "library" in names
+    if how.mpi and sums and how.dtype in ("float16", "bfloat16"):
+        raise MeasureError(
+            f"MPI's own {how.collective} adds no 16-bit floats, got {how.dtype}; "
+            "take float32, or an algorithm of the course"
+        )
+
+
+def _count(collective: str, nbytes: int, dtype: str, size: int, schedule: Schedule | None) -> int:
+    """Elements: whole blocks where ranks own blocks, whole chunks where a schedule needs them."""
+    unit = size if collective in _BLOCKS else 1
+    if schedule is not None and schedule.needs_equal_chunks:
+        unit = schedule.chunks
+    elements = max(1, -(-nbytes // ITEM[dtype]))
     return -(-elements // unit) * unit
-
-
-def _row(
-    ranks: Ranks,
-    collective: str,
-    name: str,
-    schedule: Schedule | None,
-    count: int,
-    dtype: str,
-    warmup: int,
-    repeat: int | None,
-) -> Row:
-    def run(times: int) -> list[tuple[list[float], int]]:
-        return ranks.run(measure_here, collective, schedule, count, dtype, warmup, times)
-
-    if repeat is None:
-        repeat = repetitions(max(times[0] for times, _ in run(1)))
-    return as_row(collective, name, count, dtype, run(repeat))
-
-
-def repetitions(seconds: float) -> int:
-    """As many as fit a quarter of a second, from 5 to 50."""
-    return min(50, max(5, int(0.25 / seconds)))
-
-
-def as_row(
-    collective: str, name: str, count: int, dtype: str, got: Sequence[tuple[list[float], int]]
-) -> Row:
-    """One row from what every rank measured: seconds of each repetition, wrong elements."""
-    slowest = [max(moment) for moment in zip(*(times for times, _ in got), strict=True)]
-    low, high = _percentiles(slowest)
-    median = statistics.median(slowest)
-    size = count * _ITEM[dtype]
-    return Row(
-        size=size,
-        count=count,
-        dtype=dtype,
-        redop="sum" if "reduce" in collective else "none",
-        algorithm=name,
-        time_us=median * 1e6,
-        low_us=low * 1e6,
-        high_us=high * 1e6,
-        algbw=algbw(size, median),
-        busbw=busbw(collective, len(got), size, median),
-        wrong=sum(w for _, w in got),
-    )
-
-
-def _percentiles(seconds: list[float]) -> tuple[float, float]:
-    if len(seconds) < 2:
-        return seconds[0], seconds[0]
-    cuts: list[Any] = statistics.quantiles(seconds, n=10, method="inclusive")
-    return cuts[0], cuts[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ._sweep import Sweep
+    from ._table import Sweep
 
+_BAR = 24
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -23,7 +25,9 @@ class BenchError(Exception):
 def bench(
     collective: Annotated[str, typer.Argument(help="Such as all_reduce or all_gather.")],
     ranks: Annotated[int, typer.Option(help="How many ranks to start here.")] = 4,
-    backend: Annotated[str, typer.Option(help="auto, gloo or nccl.")] = "auto",
+    backend: Annotated[
+        str, typer.Option(help="auto, gloo, nccl, or mpi for MPI's own collectives.")
+    ] = "auto",
     launcher: Annotated[str, typer.Option(help="local or mpi.")] = "local",
     least: Annotated[
         str, typer.Option("--minbytes", "-b", help="Smallest size: 8, 64K, 1M.")
@@ -43,24 +47,27 @@ def bench(
 ) -> None:
     """Measure a collective over message sizes, with nccl-tests' columns and options.
 
-    Starts ranks on this machine; under torchrun it measures the ranks of that job instead, on as
-    many machines as there are. Exit code 1 when a result was wrong.
+    Starts ranks on this machine; under torchrun or mpirun it measures the ranks of that job
+    instead, on as many machines as there are. Exit code 1 when a result was wrong.
     """
     from coursekit.cost import CostError
     from coursekit.ranks import RanksError
     from coursekit.schedule import ScheduleError
 
-    from ._sweep import MeasureError, sizes
+    from ._errors import MeasureError
+    from ._job import launched_by
+    from ._sweep import sizes
 
+    job = launched_by()
     try:
         wanted = sizes(parse_size(least), parse_size(most), factor)
         names = [n.strip() for n in algorithms.split(",")]
-        if "TORCHELASTIC_RUN_ID" in os.environ:
-            done = _in_job(collective, wanted, names, dtype)
+        if job is not None:
+            done = _in_job(job, backend, collective, wanted, names, dtype)
         else:
             done = _here(collective, wanted, names, dtype, (ranks, backend, launcher))
     except (MeasureError, CostError, ScheduleError, RanksError) as error:
-        raise BenchError(str(error)) from None
+        raise BenchError(str(error) if _speaks() else "") from None
     if done is None:
         return
     print(done)
@@ -87,31 +94,42 @@ def _here(
     from ._sweep import sweep
 
     size, backend, launcher = how
+    over = None
+    if backend == "mpi":
+        over, backend, launcher = "mpi", "gloo", "mpi"
+    progress = bar(len(wanted) * len(names))
     with Ranks(size, backend, launcher, timeout=600) as ranks:
-        return sweep(ranks, collective, wanted, names, dtype=dtype, progress=_progress())
+        return sweep(ranks, collective, wanted, names, backend=over, dtype=dtype, progress=progress)
 
 
-def _in_job(collective: str, wanted: list[int], names: list[str], dtype: str) -> Sweep | None:
-    import torch
-    import torch.distributed as dist
+def _in_job(
+    launcher: str, backend: str, collective: str, wanted: list[int], names: list[str], dtype: str
+) -> Sweep | None:
+    from ._job import joined, sweep_in_job
 
-    from ._sweep import sweep_in_job
-
-    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    dist.init_process_group("nccl" if torch.cuda.device_count() >= local else "gloo")
-    try:
-        return sweep_in_job(collective, wanted, names, dtype=dtype)
-    finally:
-        dist.destroy_process_group()
+    with joined(launcher, backend) as member:
+        progress = bar(len(wanted) * len(names))
+        return sweep_in_job(member, collective, wanted, names, dtype=dtype, progress=progress)
 
 
-def _progress() -> Callable[[str], None] | None:
-    import sys
+def _speaks() -> bool:
+    """Whether this process tells a mistake: of a job's ranks, which all make it, the first does."""
+    names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK")
+    return next((os.environ[n] for n in names if n in os.environ), "0") == "0"
 
+
+def bar(total: int) -> Callable[[str], None] | None:
+    """A bar on the terminal's last line, gone when all is measured; None without a terminal."""
     if not sys.stderr.isatty():
         return None
+    done = 0
 
     def show(line: str) -> None:
-        print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+        nonlocal done
+        done += 1
+        full = _BAR * done // total
+        text = f"[{'#' * full}{'.' * (_BAR - full)}] {done}/{total} {line}"
+        end = "" if done < total else "\r\033[K"
+        print(f"\r\033[K{text}{end}", end="", file=sys.stderr, flush=True)
 
     return show

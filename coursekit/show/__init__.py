@@ -8,12 +8,26 @@ import os
 
 import plotly.io as pio
 
+from coursekit.show._cost_explorer import explore
 from coursekit.show._explorer import memory_explorer
-from coursekit.show.collective import before_after
+from coursekit.show.collective import before_after, digit_owners
+from coursekit.show.costs import cost_curves
+from coursekit.show.curves import curves
 from coursekit.show.memory import memory_bars
 from coursekit.show.tension import compute_vs_communication
+from coursekit.show.traffic import matrix
 
-__all__ = ["before_after", "compute_vs_communication", "memory_bars", "memory_explorer"]
+__all__ = [
+    "before_after",
+    "compute_vs_communication",
+    "cost_curves",
+    "curves",
+    "digit_owners",
+    "explore",
+    "matrix",
+    "memory_bars",
+    "memory_explorer",
+]
 
 if "PLOTLY_RENDERER" not in os.environ:
     pio.renderers.default = "plotly_mimetype"

@@ -14,9 +14,12 @@ GAP = 2.6
 EDGE = 0.06
 
 
+Row = Sequence[float | None]
+
+
 def before_after(
-    before: Sequence[Sequence[float]],
-    after: Sequence[Sequence[float]],
+    before: Sequence[Row],
+    after: Sequence[Row],
     name: str = "all_reduce",
     sources: Sequence[Sequence[Sequence[int]]] | None = None,
 ) -> go.Figure:
@@ -25,12 +28,13 @@ def before_after(
     Parameters
     ----------
     before, after : sequence of sequences of numbers
-        Values by rank: ``[size][elements]``.
+        Values by rank: ``[size][elements]``; None draws an empty box, where the collective
+        promises nothing.
     name : str
         The collective, as the arrow says it.
     sources : sequence, optional
         Ranks whose values are in each box after: ``[size][elements][ranks]``; all ranks in
-        every box unless given, as an all-reduce does.
+        every box unless given, as an all-reduce does. `digit_owners` finds them.
 
     Raises
     ------
@@ -42,12 +46,13 @@ def before_after(
             "before and after must have one row a rank, got "
             f"{len(before)} and {len(after)} rows; pull both from the same ranks"
         )
-    size, start = len(before), len(before[0]) + GAP
+    size, wide = len(before), max(map(len, before))
+    start, end = wide + GAP, wide + GAP + max(map(len, after))
     everyone = [[list(range(size))] * len(row) for row in after]
     drawn = figure(
         height=80 + 52 * size,
         margin={"l": 64, "t": 12, "b": 8},
-        xaxis={"visible": False, "range": [-1.1, start + len(after[0])], "fixedrange": True},
+        xaxis={"visible": False, "range": [-1.1, end], "fixedrange": True},
         yaxis={"visible": False, "range": [size - 0.4, -1], "fixedrange": True},
     )
     own = [[[rank]] * len(row) for rank, row in enumerate(before)]
@@ -55,24 +60,41 @@ def before_after(
     more_shapes, more_notes = _block(after, sources or everyone, start)
     labels = [_note(-0.25, rank, f"rank {rank}", xanchor="right") for rank in range(size)]
     heads = [
-        _note((len(before[0]) - 1) / 2 + 0.5, -0.75, text("collective.before")),
-        _note(start + len(after[0]) / 2, -0.75, text("collective.after")),
+        _note(wide / 2, -0.75, text("collective.before")),
+        _note((start + end) / 2, -0.75, text("collective.after")),
     ]
     drawn.update_layout(
         shapes=shapes + more_shapes,
-        annotations=notes + more_notes + labels + heads + _arrow(len(before[0]), start, size, name),
+        annotations=notes + more_notes + labels + heads + _arrow(wide, start, size, name),
     )
     return drawn
 
 
+def digit_owners(rows: Sequence[Row]) -> list[list[list[int]]]:
+    """Whose values are in each box, when rank r's are digits times 10**r: for `before_after`.
+
+    >>> digit_owners([[1, 220], [None, 1111]])
+    [[[0], [1, 2]], [[], [0, 1, 2, 3]]]
+    """
+    return [[_digits(value) for value in row] for row in rows]
+
+
+def _digits(value: float | None) -> list[int]:
+    digits = reversed(str(int(value or 0)))
+    return [place for place, digit in enumerate(digits) if digit != "0"]
+
+
 def _block(
-    values: Sequence[Sequence[float]], sources: Sequence[Sequence[Sequence[int]]], left: float
+    values: Sequence[Row], sources: Sequence[Sequence[Sequence[int]]], left: float
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Each box is banded in the colours of the ranks that are in it."""
     shapes, notes = [], []
     for rank, row in enumerate(values):
         for place, value in enumerate(row):
             x = left + place
+            if value is None:
+                shapes.append(_empty(x, rank))
+                continue
             ranks = sources[rank][place]
             width = (1 - 2 * EDGE) / len(ranks)
             shapes += [
@@ -90,6 +112,17 @@ def _block(
             shown = f"{value:g}" if isinstance(value, float) else str(value)
             notes.append(_note(x + 0.5, rank, f"<b>{shown}</b>", color="#ffffff"))
     return shapes, notes
+
+
+def _empty(x: float, rank: int) -> dict[str, Any]:
+    return {
+        "type": "rect",
+        "x0": x + EDGE,
+        "x1": x + 1 - EDGE,
+        "y0": rank - 0.38,
+        "y1": rank + 0.38,
+        "line": {"width": 1, "dash": "dot", "color": INK},
+    }
 
 
 def _arrow(end: int, start: float, size: int, name: str) -> list[dict[str, Any]]:

@@ -1,9 +1,9 @@
 """The course's own schedules beside the library's collective, in one run, as ratios.
 
-Four ranks on Gloo, 1 KiB to 64 MiB: for each size the library's time, and how many times as fast
-each schedule is (above 1: faster than the library). Prints only; machines are noisy.
+Four ranks on Gloo or Open MPI, 1 KiB to 64 MiB: for each size the library's time, and how many
+times as fast each schedule is (above 1: faster than the library). Prints only; machines are noisy.
 
-    python tests/bench/collectives.py [--collective all_reduce] [--ranks 4] [--most 64M]
+    python tests/bench/collectives.py [--collective all_reduce] [--ranks 4] [--most 64M] [--mpi]
 """
 
 import argparse
@@ -19,13 +19,16 @@ def main() -> None:
     parser.add_argument("--collective", default="all_reduce")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--most", default="64M")
+    parser.add_argument("--mpi", action="store_true", help="over MPI, beside MPI's own collective")
     asked = parser.parse_args()
     names = algorithms(asked.collective)
     wanted = sizes(1024, parse_size(asked.most), 4)
-    with Ranks(asked.ranks, backend="gloo", timeout=600) as ranks:
-        done = sweep(ranks, asked.collective, wanted, ["library", *names], warmup=3)
+    launcher, over = ("mpi", "mpi") if asked.mpi else ("local", None)
+    with Ranks(asked.ranks, "gloo", launcher, timeout=600) as ranks:
+        done = sweep(ranks, asked.collective, wanted, ["library", *names], backend=over, warmup=3)
     library = done.of("library")
-    print(f"{asked.collective}, {asked.ranks} ranks, gloo; ratios: library's time / own time\n")
+    where = f"{asked.collective}, {asked.ranks} ranks, {done.backend}"
+    print(f"{where}; ratios: library's time / own time\n")
     print(f"{'bytes':>10}{'library us':>12}" + "".join(f"{n:>20}" for n in names))
     for i, base in enumerate(library):
         ratios = (base.time_us / done.of(n)[i].time_us for n in names)

@@ -1,0 +1,151 @@
+"""What ranks ask torch to communicate: the one place that touches torch's private parts.
+
+Two witnesses. The dispatcher shows every call as it was asked for, send and receive, DTensor's and
+DDP's among them. The flight recorder is the backend's own book: it shows what the backend made of
+a call (Gloo runs reduce_scatter as all_reduce), and on Gloo it leaves send and receive out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+
+class Issued(NamedTuple):
+    """Calls of one kind that a rank made.
+
+    `bytes` is what one call handles on this rank: its whole input or output, whichever is larger,
+    as nccl-tests counts sizes. `count` is how many calls there were.
+    """
+
+    op: str
+    bytes: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
+
+
+Call = tuple[str, int]
+
+# Names that say the same: the dispatcher's, functional ones' and the flight recorder's.
+_NAMES = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "allgather_base": "all_gather",
+    "allgather_into_tensor": "all_gather",
+    "all_gather_into_tensor": "all_gather",
+    "all_gather_single": "all_gather",
+    "all_gather_base": "all_gather",
+    "reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "reduce_scatter_single": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+    "all_to_all_single": "all_to_all",
+    "isend": "send",
+    "irecv": "recv",
+    "recv_any_source": "recv",
+    "monitored_barrier": "barrier",
+}
+_SILENT = ("wait_tensor", "wrap_tensor_autograd", "check_for_nan")
+_NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
+_ITEM = {
+    "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4,
+    "Long": 8, "Double": 8, "ComplexFloat": 8, "ComplexDouble": 16,
+}  # fmt: skip
+_watch: tuple[Any, list[Call], int] | None = None
+
+
+def start() -> None:
+    """On a rank: watch from now on, over as many calls as come; `stop` ends it."""
+    global _watch
+    if _watch is not None:
+        _watch[0].__exit__(None, None, None)
+    calls: list[Call] = []
+    mode = _mode(calls)
+    mode.__enter__()
+    _watch = (mode, calls, _book_length())
+
+
+def stop() -> tuple[list[Issued], list[Issued], bool] | None:
+    """On a rank: what was issued, what the flight recorder has, and whether its book overflowed.
+
+    None when nobody watches here: the rank was started anew.
+    """
+    global _watch
+    if _watch is None:
+        return None
+    mode, calls, begin = _watch
+    mode.__exit__(None, None, None)
+    _watch = None
+    entries = [entry for entry in _book() if entry["record_id"] >= begin]
+    lost = bool(entries) and entries[0]["record_id"] > begin
+    return summary(calls), summary(map(recorded, entries)), lost
+
+
+def summary(calls: Iterable[Call]) -> list[Issued]:
+    """Equal calls together, in the order in which each was first made."""
+    return [Issued(op, size, count) for (op, size), count in Counter(calls).items()]
+
+
+def plain(name: str) -> str:
+    """The course's name of an operation of torch: ``allreduce_`` is all_reduce."""
+    short = name.strip("_").removesuffix("_coalesced").removesuffix("_out")
+    return _NAMES.get(short, short)
+
+
+def _mode(calls: list[Call]) -> Any:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            out = func(*args, **(kwargs or {}))
+            op = plain(func.overloadpacket.__name__)
+            if func.namespace in _NAMESPACES and op not in _SILENT:
+                values = [*args, *(kwargs or {}).values(), out]
+                calls.append((op, 0 if op == "barrier" else max(map(_nbytes, values))))
+            return out
+
+    return Watch()  # type: ignore[no-untyped-call]
+
+
+def _nbytes(value: Any) -> int:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.numel() * value.element_size()
+    return sum(map(_nbytes, value)) if isinstance(value, list | tuple) else 0
+
+
+def recorded(entry: dict[str, Any]) -> Call:
+    """An entry of the flight recorder: ``gloo:all_reduce`` with its sizes and dtypes."""
+    name = entry["profiling_name"].split(":")[-1].split(" ")[0]
+    amounts = [
+        sum(math.prod(s) * _ITEM.get(d, 1) for s, d in zip(sizes, dtypes, strict=True))
+        for sizes, dtypes in (
+            (entry["input_sizes"], entry["input_dtypes"]),
+            (entry["output_sizes"], entry["output_dtypes"]),
+        )
+    ]
+    op = plain(name)
+    return op, 0 if op == "barrier" else max(amounts)
+
+
+def _book() -> list[dict[str, Any]]:
+    """The flight recorder's entries, oldest first; none where torch has no such book."""
+    try:
+        from torch._C import _distributed_c10d
+
+        told = _distributed_c10d._dump_fr_trace_json()  # type: ignore[attr-defined]
+    except (ImportError, AttributeError):
+        return []
+    entries: list[dict[str, Any]] = json.loads(told).get("entries", [])
+    return sorted(entries, key=lambda entry: int(entry["record_id"]))
+
+
+def _book_length() -> int:
+    entries = _book()
+    return int(entries[-1]["record_id"]) + 1 if entries else 0
