@@ -1,4 +1,4 @@
-"""One small interface to torch.distributed and mpi4py, and schedules run on it.
+"""One small interface to torch.distributed and mpi4py; schedules run on it, and recorded from it.
 
 Names are mpi4py's: a communicator has `rank` and `size`, and sends with `isend` and `irecv`.
 """
@@ -6,5 +6,18 @@ Names are mpi4py's: a communicator has `rank` and `size`, and sends with `isend`
 from ._comm import Comm, Request, connect
 from ._errors import CommError
 from ._execute import execute
+from ._log import Log
+from ._merge import Recording, merge
+from ._record import record
 
-__all__ = ["Comm", "CommError", "Request", "connect", "execute"]
+__all__ = [
+    "Comm",
+    "CommError",
+    "Log",
+    "Recording",
+    "Request",
+    "connect",
+    "execute",
+    "merge",
+    "record",
+]

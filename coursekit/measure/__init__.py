@@ -3,6 +3,7 @@
 from ._errors import MeasureError
 from ._fit import Fit, fit
 from ._issued import Issued
+from ._own import record_own
 from ._published import published
 from ._sweep import sizes, sweep
 from ._table import Row, Sweep
@@ -17,6 +18,7 @@ __all__ = [
     "Traffic",
     "fit",
     "published",
+    "record_own",
     "sizes",
     "sweep",
     "traffic",

@@ -62,7 +62,7 @@ def send_by_value(fn: Any) -> None:
     if module is None or file is None or module.__name__ == "__main__":
         return
     path = Path(file).resolve()
-    installed = any(p in ("site-packages", "dist-packages", "coursekit") for p in path.parts)
-    stdlib = Path(threading.__file__).resolve().parent
-    if not installed and not path.is_relative_to(stdlib):
+    installed = any(p in ("site-packages", "dist-packages") for p in path.parts)
+    same = (Path(threading.__file__).resolve().parent, Path(__file__).resolve().parents[1])
+    if not installed and not any(path.is_relative_to(folder) for folder in same):
         cloudpickle.register_pickle_by_value(module)

@@ -282,7 +282,9 @@ class Ranks:
                 f"run needs a function, got {kind}; try ranks.run(lambda: rank), "
                 "or a %%ranks cell for statements"
             )
-        send_by_value(fn)
+        for function in (fn, *args, *kwargs.values()):
+            if callable(function):
+                send_by_value(function)
         return {"kind": "fn", "payload": sealed((fn, args, kwargs))}
 
     def _seconds(self, timeout: float | str | None) -> float | None:

@@ -188,7 +188,8 @@ class _Worker:
 
     def _do_fn(self, message: Message) -> Any:
         fn, args, kwargs = _wire.unseal(message["payload"])
-        self._lend_names(fn)
+        for function in (fn, *args, *kwargs.values()):
+            self._lend_names(function)
         return fn(*args, **kwargs)
 
     def _lend_names(self, fn: Any) -> None:

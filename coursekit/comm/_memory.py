@@ -1,0 +1,59 @@
+"""Which memory an address belongs to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._log import Range
+
+
+class Memories:
+    """The memories of a rank that were seen, kept alive so that no address is used twice."""
+
+    def __init__(self, *own: Any) -> None:
+        self._known: list[tuple[int, int, Any]] = []
+        for buffer in own:
+            address, nbytes = extent(buffer)
+            self._known.append((address, address + nbytes, buffer))
+
+    def find(self, value: Any) -> Range | None:
+        """The bytes of a tensor or an array if its memory is known and it lies in one piece."""
+        address, nbytes = extent(value)
+        for number, (start, stop, _) in enumerate(self._known):
+            if start <= address and address + nbytes <= stop and contiguous(value):
+                return Range(number, address - start, address - start + nbytes)
+        return None
+
+    def get(self, value: Any) -> Range:
+        """The same; memory that is new is remembered as a temporary one."""
+        found = self.find(value)
+        if found is not None:
+            return found
+        root, address, nbytes = _whole(value)
+        self._known.append((address, address + nbytes, root))
+        found = self.find(value)
+        return Range(len(self._known) - 1, 0, 0) if found is None else found
+
+
+def extent(value: Any) -> tuple[int, int]:
+    """Address and bytes of a torch tensor or a numpy array."""
+    if hasattr(value, "data_ptr"):
+        return int(value.data_ptr()), int(value.nbytes)
+    return int(value.__array_interface__["data"][0]), int(value.nbytes)
+
+
+def contiguous(value: Any) -> bool:
+    """Whether a tensor or an array lies in one piece."""
+    if hasattr(value, "is_contiguous"):
+        return bool(value.is_contiguous())
+    return bool(value.flags.c_contiguous)
+
+
+def _whole(value: Any) -> tuple[Any, int, int]:
+    if hasattr(value, "untyped_storage"):
+        storage = value.untyped_storage()
+        return value, int(storage.data_ptr()), int(storage.nbytes())
+    root = value
+    while getattr(root, "base", None) is not None and hasattr(root.base, "__array_interface__"):
+        root = root.base
+    return root, *extent(root)
