@@ -298,7 +298,13 @@ def test_torch_is_as_before_after_a_recording_that_failed(three):
 
     with pytest.raises(RankFailed, match="a learner's mistake"):
         measure.record_own(three, fails)
-    assert three.run(lambda: "recorded" in dist.ProcessGroup.send.__qualname__) == [False] * 3
+
+    def plain():
+        x = torch.full((3,), float(rank))
+        exchange(x.clone(), (rank + 1) % size, x, (rank - 1) % size)
+        return x[0].item(), "recorded" in repr(vars(dist.ProcessGroup)["send"])
+
+    assert three.run(plain) == [(2.0, False), (0.0, False), (1.0, False)]
 
 
 def test_recordings_do_not_nest_and_buffers_lie_in_one_piece(three):

@@ -181,15 +181,18 @@ def _torch_calls(tape: Tape) -> Iterator[None]:
         return
     group: Any = dist.ProcessGroup
     work: Any = dist.distributed_c10d.Work
-    kept = group.send, group.recv, group.recv_anysource, work.wait
-    group.send = _message(kept[0], "send", tape)
-    group.recv = _message(kept[1], "recv", tape)
-    group.recv_anysource = _from_anybody(kept[2], tape)
-    work.wait = _wait(kept[3], tape)
+    # The raw attributes: what getattr gives of them no longer binds to an instance when set back.
+    kept = [(c, n, vars(c)[n]) for c, n in ((group, "send"), (group, "recv"))]
+    kept += [(c, n, vars(c)[n]) for c, n in ((group, "recv_anysource"), (work, "wait"))]
+    group.send = _message(group.send, "send", tape)
+    group.recv = _message(group.recv, "recv", tape)
+    group.recv_anysource = _from_anybody(group.recv_anysource, tape)
+    work.wait = _wait(work.wait, tape)
     try:
         yield
     finally:
-        group.send, group.recv, group.recv_anysource, work.wait = kept
+        for owner, name, original in kept:
+            setattr(owner, name, original)
 
 
 def _message(call: Any, kind: str, tape: Tape) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +15,8 @@ from nbformat import NotebookNode
 from coursekit.lessons._source import LANG_LINE, LANGS, Cell, Lesson
 
 NAVIGATION_ID = "navigation"
+
+_HOLE = "coursekit-figure-"
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -82,9 +86,26 @@ def is_executed(notebook: NotebookNode, lesson: Lesson) -> bool:
 
 
 def serialise(notebook: NotebookNode) -> str:
-    """The text of the file; equal notebooks give equal bytes."""
-    text: str = nbformat.writes(notebook, version=nbformat.NO_CONVERT)  # type: ignore[no-untyped-call]
+    """The text of the file; equal notebooks give equal bytes.
+
+    A figure is one line: with a line for each of its numbers it would be several times as long.
+    """
+    figures: list[str] = []
+    draft = copy.deepcopy(notebook)
+    for cell in draft.cells:
+        for output in cell.get("outputs", []):
+            for kind, content in output.get("data", {}).items():
+                if kind.endswith("+json"):
+                    output["data"][kind] = f"{_HOLE}{len(figures)}"
+                    figures.append(_one_line(content))
+    text: str = nbformat.writes(draft, version=nbformat.NO_CONVERT)  # type: ignore[no-untyped-call]
+    for number, figure in enumerate(figures):
+        text = text.replace(f'"{_HOLE}{number}"', figure, 1)
     return text.rstrip("\n") + "\n"
+
+
+def _one_line(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _group, _observe, _wire
@@ -188,7 +188,7 @@ class _Worker:
 
     def _do_fn(self, message: Message) -> Any:
         fn, args, kwargs = _wire.unseal(message["payload"])
-        for function in (fn, *args, *kwargs.values()):
+        for function in _functions((fn, *args, *kwargs.values())):
             self._lend_names(function)
         return fn(*args, **kwargs)
 
@@ -235,6 +235,20 @@ class _Worker:
                 raise NameError(f"no variable {name!r} on rank {self.rank}; it has: {have}")
         values = tuple(self.space.__dict__[n] for n in names)
         return values[0] if len(values) == 1 else values
+
+
+def _functions(values: Iterable[Any]) -> list[Any]:
+    """The functions among some values, and those that they carry in their closures."""
+    found: list[Any] = []
+    left = list(values)
+    while left:
+        value = left.pop()
+        if hasattr(value, "__globals__") and all(value is not other for other in found):
+            found.append(value)
+            for cell in getattr(value, "__closure__", None) or ():
+                with contextlib.suppress(ValueError):  # a cell that is still empty
+                    left.append(cell.cell_contents)
+    return found
 
 
 def _settle(config: Message) -> None:

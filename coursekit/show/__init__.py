@@ -14,11 +14,13 @@ from coursekit.show.collective import before_after, digit_owners
 from coursekit.show.costs import cost_curves
 from coursekit.show.curves import curves
 from coursekit.show.memory import memory_bars
+from coursekit.show.player import compare, player
 from coursekit.show.tension import compute_vs_communication
 from coursekit.show.traffic import matrix
 
 __all__ = [
     "before_after",
+    "compare",
     "compute_vs_communication",
     "cost_curves",
     "curves",
@@ -27,6 +29,7 @@ __all__ = [
     "matrix",
     "memory_bars",
     "memory_explorer",
+    "player",
 ]
 
 if "PLOTLY_RENDERER" not in os.environ:
