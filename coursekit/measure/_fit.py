@@ -18,7 +18,7 @@ _TUKEY = 4.685
 _LEAST_SPREAD = 0.01
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fit:
     """Hockney's two parameters for one collective on one machine (Hockney 1994).
 
@@ -51,6 +51,21 @@ class Fit:
     ranks: int = 0
     cores: int | None = None
     factor: float = 1.0
+
+    def __repr__(self) -> str:
+        name = f"{self.collective} {self.algorithm}, {self.ranks} ranks" if self.ranks else "fit"
+        low, high = self.alpha_range
+        slow, fast = (1 / b if b > 0 else float("inf") for b in reversed(self.beta_range))
+        width = 1 / self.beta_ns if self.beta_ns > 0 else float("inf")
+        lines = [
+            f"{name}: T = alpha + n beta",
+            f"alpha {self.alpha_us:.4g} us ({low:.4g} to {high:.4g})",
+            f"bandwidth 1/beta {width:.4g} GB/s ({slow:.4g} to {fast:.4g})",
+            f"n_half {self.n_half:.4g} B, median error {self.error:.0%}",
+        ]
+        if self.factor > 1:
+            lines.append(f"{self.cores} cores: the most crowded step takes {self.factor:.3g} times")
+        return "\n  ".join(lines)
 
     @property
     def n_half(self) -> float:

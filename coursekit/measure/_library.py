@@ -6,7 +6,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-Run = Callable[[], Any]
+Run = Callable[..., Any]
+
+
+def all_gather_whole() -> Run:
+    """Torch's all_gather from one tensor into one: it has a new name since torch 2.13."""
+    import torch.distributed as dist
+
+    found: Run = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    return found
+
+
+def reduce_scatter_whole() -> Run:
+    """Torch's reduce_scatter from one tensor into one: it has a new name since torch 2.13."""
+    import torch.distributed as dist
+
+    found: Run = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    return found
 
 
 def torch_call(collective: str, work: Any, own: slice) -> Run:
@@ -22,10 +38,10 @@ def torch_call(collective: str, work: Any, own: slice) -> Run:
         return _giving(work, partial(dist.reduce, work, 0))
     if collective == "all_gather":
         whole = torch.empty_like(work)
-        return _giving(whole, partial(dist.all_gather_into_tensor, whole, work[own].clone()))
+        return _giving(whole, partial(all_gather_whole(), whole, work[own].clone()))
     if collective == "reduce_scatter":
         part = torch.empty_like(work[own])
-        return _giving(part, partial(dist.reduce_scatter_tensor, part, work))
+        return _giving(part, partial(reduce_scatter_whole(), part, work))
     whole = torch.empty_like(work)
     return _giving(whole, partial(dist.all_to_all_single, whole, work))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 
 from coursekit.ranks import Ranks
@@ -128,13 +129,21 @@ def run(
 
 
 def _repeated(job: Job, work: Work, how: Work) -> Work:
-    """With the batches and calls that were asked for, or that the best of three calls suggests."""
-    if how.batches and how.calls:
-        return work.sized(how.batches, how.calls)
-    tried = zip(*(m.seconds for m in job.measure(work.sized(3, 1))), strict=True)
-    first = min(map(max, tried))
-    calls = how.calls or min(200, max(1, int(_BATCH / first)))
-    return work.sized(how.batches or repetitions(first * calls), calls)
+    """With the batches and calls that were asked for, or that trials suggest.
+
+    On a crowded machine single calls are now fast, now a hundred times slower. So a whole batch is
+    tried too before it is settled how many there will be.
+    """
+    calls = how.calls or min(200, max(1, int(_BATCH / _tried(job, work.sized(7, 1)))))
+    batches = how.batches or repetitions(calls * _tried(job, work.sized(1, calls)))
+    return work.sized(batches, calls)
+
+
+def _tried(job: Job, work: Work) -> float:
+    """Seconds of a call on the slowest rank, the median over batches."""
+    batches = zip(*(m.seconds for m in job.measure(work)), strict=True)
+    seconds: float = statistics.median(map(max, batches))
+    return seconds
 
 
 def repetitions(seconds: float) -> int:
