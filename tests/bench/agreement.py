@@ -1,29 +1,31 @@
 """`sweep` beside loops that others would write, in one run: OSU's on MPI, a plain one on torch.
 
-The loops are timed as mpi4py's OSU demos do it: a barrier, calls to warm up, then calls back to
-back, and the clock at both ends divided by their number, on rank 0. Every round measures all of
-them one after the other on the same ranks, in changing order. Two ratios: the median over the
-rounds, and that of both sides' lower quartiles, which other load on the machine disturbs less.
-A loop gives a mean, which holds every stall of a busy machine; the sweep gives a median of batches,
-which does not: where other jobs run, small messages over Gloo differ by that. Prints only.
+The loops are those of mpi4py's OSU demos: a barrier, calls to warm up, then calls back to back, on
+rank 0. OSU divides the whole time by the number of calls; on a busy machine such a mean holds every
+stall, so here the clock is read ten times on the way and the median taken, as the sweep does.
+Every round measures all of them one after the other on the same ranks, in changing order. Two
+ratios: the median over the rounds, and that of both sides' lower quartiles. Prints only.
 
-    python tests/bench/agreement.py [--ranks 4] [--rounds 9]
+    python tests/bench/agreement.py [--ranks 4] [--rounds 9] [--collectives all_reduce]
 """
 
 import argparse
 import statistics
 import time
+from itertools import pairwise
 
 from coursekit import Ranks
 from coursekit.measure import sweep
+from coursekit.measure._library import all_gather_whole
 
 SIZES = (8, 16 << 20)
+BATCHES = 10
 COLLECTIVES = ("all_reduce", "all_gather", "broadcast")
 
 
 def calls_for(nbytes):
-    """Calls to warm up and calls to time: fewer of the large ones, as OSU does."""
-    return (20, 200) if nbytes <= 8192 else (3, 10)
+    """Calls to warm up, and calls of a batch: fewer of the large ones, as OSU does."""
+    return (20, 30) if nbytes <= 8192 else (3, 2)
 
 
 def osu_loop(collective, nbytes):
@@ -43,13 +45,15 @@ def osu_loop(collective, nbytes):
         "broadcast": lambda: comm.Bcast(data, 0),
     }[collective]
     comm.Barrier()
-    for i in range(skip + loop):
-        if i == skip:
-            began = MPI.Wtime()
+    for _ in range(skip):
         call()
-    ended = MPI.Wtime()
+    marks = [MPI.Wtime()]
+    for _ in range(BATCHES):
+        for _ in range(loop):
+            call()
+        marks.append(MPI.Wtime())
     comm.Barrier()
-    return (ended - began) / loop
+    return statistics.median(b - a for a, b in pairwise(marks)) / loop
 
 
 def torch_loop(collective, nbytes):
@@ -63,23 +67,26 @@ def torch_loop(collective, nbytes):
     data, part = torch.ones(size // 4), torch.ones(size // 4 // ranks)
     call = {
         "all_reduce": lambda: dist.all_reduce(data),
-        "all_gather": lambda: dist.all_gather_into_tensor(data, part),
+        "all_gather": lambda: all_gather_whole()(data, part),
         "broadcast": lambda: dist.broadcast(data, 0),
     }[collective]
     dist.barrier()
-    for i in range(skip + loop):
-        if i == skip:
-            began = time.perf_counter()
+    for _ in range(skip):
         call()
-    ended = time.perf_counter()
+    marks = [time.perf_counter()]
+    for _ in range(BATCHES):
+        for _ in range(loop):
+            call()
+        marks.append(time.perf_counter())
     dist.barrier()
-    return (ended - began) / loop
+    return statistics.median(b - a for a, b in pairwise(marks)) / loop
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--collectives", default=",".join(COLLECTIVES))
     asked = parser.parse_args()
     print(f"{asked.ranks} ranks; microseconds a call: median over {asked.rounds} rounds\n")
     heads = (
@@ -95,7 +102,7 @@ def main() -> None:
     )
     print("{:>11}{:>10}{:>6}{:>11}{:>11}{:>8}{:>11}{:>11}{:>8}".format(*heads))
     with Ranks(asked.ranks, launcher="mpi", backend="gloo", timeout=600) as ranks:
-        for collective in COLLECTIVES:
+        for collective in asked.collectives.split(","):
             for nbytes in SIZES:
                 for over, loop in (("mpi", osu_loop), ("gloo", torch_loop)):
                     compare(ranks, collective, nbytes, over, loop, asked.rounds)
