@@ -280,6 +280,95 @@ def test_an_operation_that_cannot_be_followed_is_said(three):
     )
 
 
+def test_wrong_numbers_are_told_even_if_all_messages_went_right(four):
+    def spoils(buffer):
+        ring(buffer)
+        buffer[3] = -1.0
+
+    def averages(buffer):
+        ring(buffer)
+        buffer /= size
+
+    spoiled = measure.record_own(four, spoils)
+    schedule.prove(spoiled.schedule)
+    assert spoiled.notes[-1] == (
+        "rank 3: 1 of 48 numbers are not the sum over all ranks; the first is number 3: "
+        "-1 instead of 7"
+    )
+    assert measure.record_own(four, averages).notes == []
+    assert len(measure.record_own(four, off_by_one).notes) == 4
+
+
+def sums_a_stack(buffer):
+    parts = [torch.empty_like(buffer) for _ in range(size)]
+    parts[rank].copy_(buffer)
+    for distance in range(1, size):
+        source = (rank - distance) % size
+        exchange(buffer, (rank + distance) % size, parts[source], source)
+    buffer.copy_(torch.stack(parts).sum(0))
+
+
+def adds_a_travelling_sum(buffer):
+    """The sum travels beside the buffer: what arrives gets the own chunk added and goes on."""
+    chunks = buffer.tensor_split(size)
+    travelling = chunks[rank].clone()
+    for step in range(size - 1):
+        own = chunks[(rank - step - 1) % size]
+        arrived = torch.empty_like(own)
+        exchange(travelling, (rank + 1) % size, arrived, (rank - 1) % size)
+        travelling = arrived.add_(own)
+    chunks[(rank + 1) % size].copy_(travelling)
+    gather_half(buffer)
+
+
+def receives_all_at_once(buffer):
+    own = buffer.clone()
+    parts = [torch.empty_like(buffer) for _ in range(size - 1)]
+    came = [dist.irecv(parts[d - 1], (rank - d) % size, tag=d) for d in range(1, size)]
+    sent = [dist.isend(own, (rank + d) % size, tag=d) for d in range(1, size)]
+    for request in (*reversed(came), *sent):
+        request.wait()
+    for part in parts:
+        buffer += part
+
+
+def in_rows(buffer):
+    rows = buffer.view(size, -1)
+    spare = torch.zeros_like(rows[0])
+    for step in range(2 * (size - 1)):
+        target = rows[(rank - step - 1) % size]
+        exchange(rows[(rank - step) % size], (rank + 1) % size, spare, (rank - 1) % size)
+        target.copy_(target + spare if step < size - 1 else spare)
+
+
+@pytest.mark.parametrize(
+    ("own", "sent"),
+    [
+        (sums_a_stack, 12),
+        (adds_a_travelling_sum, 6),
+        (receives_all_at_once, 12),
+        (in_rows, 6),
+    ],
+)
+def test_other_ways_to_write_it_are_followed(four, own, sent):
+    recorded = measure.record_own(four, own)
+    schedule.prove(recorded.schedule)
+    assert recorded.notes == []
+    assert recorded.schedule.count(48).total == sent * 48
+
+
+def test_adding_twice_is_found(four):
+    def twice(buffer):
+        ring(buffer)
+        other = torch.empty_like(buffer)
+        exchange(buffer, rank ^ 1, other, rank ^ 1)
+        buffer += other
+
+    recorded = measure.record_own(four, twice)
+    with pytest.raises(schedule.WrongSchedule, match="contributed a second time"):
+        schedule.prove(recorded.schedule)
+
+
 def test_messages_across_the_chunks_make_a_finer_cut(three):
     def odd_pieces(buffer):
         if rank == 0:

@@ -12,8 +12,8 @@ from ._memory import Memories
 
 _COMBINE = ("add", "maximum", "minimum", "mul")
 _COPY = ("clone", "_to_copy", "copy")
-# They write, and what they write is nobody's data.
-_HARMLESS = ("fill_", "zero_", "uniform_", "normal_", "random_", "div_", "zeros_like", "empty_like")
+# They write, and what they write is nobody's data: that matters in the buffer only.
+_FRESH = ("fill_", "zero_", "uniform_", "normal_", "random_")
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -37,16 +37,20 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         plain = name.rstrip("_")
         if name == "copy_":
             self._move("copy", args[1], args[0])
-        elif name == "cat":
+        elif name in ("cat", "stack"):
             self._cat(args[0], out)
+        elif name == "sum" and _over_rows(args):
+            self._sum(args[0], out)
         elif plain in _COPY:
             self._move("copy", args[0], out)
         elif plain in _COMBINE and len(args) > 1:
             # A number as second operand, as in an average, changes nobody's share.
             if _is_tensor(args[1]):
                 self._combine(args[0], args[1], out)
-        elif name.endswith("_") and name not in _HARMLESS and self._known(args[0]) is not None:
-            self._log.note(f"torch's {name} changed memory in a way that is not followed")
+        elif name.endswith("_") and plain != "div" and args:
+            place = self._known(args[0])
+            if place is not None and (name not in _FRESH or place.memory == 0):
+                self._log.note(f"torch's {name} changed memory in a way that is not followed")
 
     def _combine(self, one: Any, other: Any, out: Any) -> None:
         first, second, target = (self._known(t) for t in (one, other, out))
@@ -69,6 +73,12 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._move("copy", part, flat[at : at + part.numel()])
             at += part.numel()
 
+    def _sum(self, rows: Any, out: Any) -> None:
+        """One row is copied, the others are added to it."""
+        if self._known(rows) is not None:
+            for number, row in enumerate(rows):
+                self._move("reduce" if number else "copy", row, out)
+
     def _move(self, kind: str, source: Any, target: Any) -> None:
         came = self._known(source)
         if came is None:
@@ -81,6 +91,11 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _known(self, value: Any) -> Range | None:
         return self._memories.find(value) if _is_tensor(value) else None
+
+
+def _over_rows(args: Sequence[Any]) -> bool:
+    """Whether the arguments of a sum ask for the rows of a tensor, without their dimension."""
+    return len(args) == 2 and list(args[1]) == [0] and args[0].dim() > 1
 
 
 def _is_tensor(value: Any) -> bool:

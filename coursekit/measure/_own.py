@@ -55,7 +55,8 @@ def record_own(
     limit: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     with tempfile.TemporaryDirectory(prefix="coursekit-record-") as folder:
         try:
-            logs = ranks.run(_run, function, elements, chunks, dtype, mpi, folder, **limit)
+            how = (elements, chunks, dtype, mpi, folder, collective)
+            logs = ranks.run(_run, function, *how, **limit)
         except RanksHung as hung:
             error = hung
             logs = [_left(folder, rank, ranks.size, elements, chunks) for rank in range(ranks.size)]
@@ -69,6 +70,7 @@ def _run(
     dtype: str,
     mpi: bool,
     folder: str,
+    collective: str,
 ) -> Log:
     import torch
     import torch.distributed as dist
@@ -84,7 +86,31 @@ def _run(
         if Path(folder).is_dir():  # ranks on other machines do not see it
             log.spill(f"{folder}/{log.rank}")
         function(*((buffer, log.comm) if mpi else (buffer,)))
+    if complaint := _complaint(buffer.cpu(), collective, log, dtype):
+        log.note(complaint)
     return log
+
+
+def _complaint(buffer: Any, collective: str, log: Log, dtype: str) -> str:
+    """What is wrong with an all-reduce's numbers: they may be the sum or the average of the ranks'.
+
+    The schedule tells where numbers went; this tells whether they are right.
+    """
+    import torch
+
+    if collective != "all_reduce":
+        return ""
+    each = torch.stack([values(r, log.elements, dtype).double() for r in range(log.size)])
+    got = buffer.double()
+    wanted = (each.sum(0), each.mean(0), each.amax(0), each.amin(0), each.prod(0))
+    if any(torch.allclose(got, right, rtol=1e-2) for right in wanted):
+        return ""
+    wrong = (got - wanted[0]).abs() > 1e-2 * wanted[0].abs()
+    first = int(wrong.nonzero()[0])
+    return (
+        f"{int(wrong.sum())} of {log.elements} numbers are not the sum over all ranks; "
+        f"the first is number {first}: {got[first]:g} instead of {wanted[0][first]:g}"
+    )
 
 
 def _left(folder: str, rank: int, size: int, elements: int, chunks: int | None) -> Log:
