@@ -357,6 +357,117 @@ def test_other_ways_to_write_it_are_followed(four, own, sent):
     assert recorded.schedule.count(48).total == sent * 48
 
 
+def gathers(buffer):
+    own = buffer.clone()
+    parts = [torch.empty_like(buffer) for _ in range(size)]
+    parts[rank] = own
+    for distance in range(1, size):
+        source = (rank - distance) % size
+        exchange(own, (rank + distance) % size, parts[source], source)
+    return parts
+
+
+def adds_to_zeros(buffer):
+    total = torch.zeros_like(buffer)
+    for part in gathers(buffer):
+        total += part
+    buffer.copy_(total)
+
+
+def clears_the_buffer(buffer):
+    parts = gathers(buffer)
+    buffer.zero_()
+    for part in parts:
+        buffer += part
+
+
+def python_sum(buffer):
+    buffer[:] = sum(gathers(buffer))
+
+
+def divides_beside(buffer):
+    buffer.copy_(sum(gathers(buffer)) / size)
+
+
+@pytest.mark.parametrize("own", [adds_to_zeros, clears_the_buffer, python_sum, divides_beside])
+def test_zeros_are_nobodys_data(four, own):
+    recorded = measure.record_own(four, own)
+    schedule.prove(recorded.schedule)
+    assert recorded.notes == []
+    assert recorded.schedule.count(48).sent.tolist() == [144] * 4
+
+
+def test_what_adds_nothing_to_cleared_memory_is_found(four):
+    def forgets_itself(buffer):
+        parts = gathers(buffer)
+        buffer.zero_()
+        for distance in range(1, size):
+            buffer += parts[(rank + distance) % size]
+
+    def sends_zeros(buffer):
+        exchange(torch.zeros(48), (rank + 1) % size, buffer, (rank - 1) % size)
+
+    def clears(buffer):
+        buffer.zero_()
+
+    with pytest.raises(schedule.WrongSchedule, match="rank 0 is missing"):
+        schedule.prove(measure.record_own(four, forgets_itself).schedule)
+    assert "rank 0: a message carries zeros" in measure.record_own(four, sends_zeros).notes[0]
+    assert "filled with zeros and not written" in measure.record_own(four, clears).notes[0]
+
+
+@pytest.mark.parametrize("count", [4, 5, 10])
+def test_bytes_of_uneven_chunks_beside_the_buffer_are_counted(three, count):
+    recorded = measure.record_own(three, adds_a_travelling_sum, count)
+    schedule.prove(recorded.schedule)
+    assert recorded.notes == []
+    assert recorded.schedule.count(recorded.lengths, 4).total == 4 * 4 * count
+
+
+def test_ranks_that_swap_whole_blocks_keep_what_stands_beside_the_buffer(three):
+    def turns(buffer):
+        own, arrived = buffer.clone(), torch.empty_like(buffer)
+        exchange(own, (rank + 1) % size, arrived, (rank - 1) % size)
+        buffer.copy_(arrived)
+
+    recorded = measure.record_own(three, turns, collective="custom")
+    assert recorded.schedule.count(36).sent.tolist() == [36] * 3
+    with pytest.raises(schedule.WrongSchedule, match="rank 0 ends with what rank 2 contributed"):
+        schedule.prove(recorded.schedule, "all_reduce")
+
+
+def test_a_receive_that_is_too_long_is_told(three):
+    def too_long(buffer):
+        if rank == 0:
+            dist.send(buffer, 1)
+        elif rank == 1:
+            dist.recv(torch.empty(len(buffer) + 2), 0)
+
+    recorded = measure.record_own(three, too_long, collective="custom")
+    assert recorded.notes == ["rank 0 sent 144 bytes to rank 1, which expected 152"]
+
+
+def test_right_numbers_that_were_not_followed_are_told(three):
+    def in_numpy(buffer):
+        array = buffer.numpy()
+        for part in [p for i, p in enumerate(gathers(buffer)) if i != rank]:
+            array += part.numpy()
+
+    def library(buffer):
+        dist.all_reduce(buffer)
+
+    def wider(buffer):
+        total = torch.zeros(len(buffer), dtype=torch.float64)
+        for part in gathers(buffer):
+            total += part
+        buffer.copy_(total)
+
+    assert "the numbers are right, though" in measure.record_own(three, in_numpy).notes[-1]
+    notes = measure.record_own(three, library).notes
+    assert notes[0] == "rank 0: the collective allreduce of torch is not taken apart"
+    assert "of different dtypes" in measure.record_own(three, wider).notes[0]
+
+
 def test_adding_twice_is_found(four):
     def twice(buffer):
         ring(buffer)

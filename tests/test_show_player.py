@@ -11,6 +11,7 @@ import pytest
 
 import coursekit
 from coursekit import schedule, show
+from coursekit.i18n import text
 from coursekit.schedule import Schedule, Transfer, build, trace
 
 NONE = {"custom"}
@@ -31,7 +32,7 @@ def english() -> Iterator[None]:
 def ranks_in(row: Any, size: int, slot: int) -> list[int]:
     """The ranks whose colour a chunk shows, from the numbers of its bands."""
     bands = row[slot * (size + 1) : slot * (size + 1) + size]
-    return [band for band in bands if band < size]
+    return sorted({band for band in bands if band < size})
 
 
 def words(figure: go.Figure) -> list[str]:
@@ -105,6 +106,24 @@ def test_a_chunk_used_before_it_came_is_red_when_it_happens() -> None:
     assert show.player(early).frames[1].data[0].z[0][0] == 3
 
 
+def test_what_the_prover_refuses_is_red_in_its_step() -> None:
+    wrong = [Transfer(0, 1, 2, 0), Transfer(1, 0, 1, 0), Transfer(1, 0, 2, 0), Transfer(1, 0, 3, 0)]
+    early = Schedule("broadcast", "early", 4, 1, wrong, root=0)
+    with pytest.raises(schedule.WrongSchedule) as refused:
+        schedule.prove(early)
+    frame = show.player(early).frames[refused.value.step + 1]
+    assert frame.data[0].z[refused.value.rank][0] == 5
+
+
+def test_a_recording_counts_its_own_chunks() -> None:
+    class Recorded:
+        schedule = build("all_gather", "ring", 2)
+        lengths = (9, 1)
+
+    figure = show.player(Recorded(), elements=10)
+    assert list(figure.frames[-1].data[-2].text) == ["36 B", "4 B"]
+
+
 def test_a_recording_plays_like_its_schedule() -> None:
     class Recorded:
         schedule = build("all_gather", "ring", 4)
@@ -124,13 +143,27 @@ def test_compare_keeps_the_shorter_one_at_its_end() -> None:
     assert "doubling, 4 ranks: 2 steps" in titles
 
 
+def test_the_legend_explains_the_arrows_that_occur() -> None:
+    sums, whole = build("reduce_scatter", "ring", 4), build("all_gather", "ring", 4)
+    listed = [
+        [trace.name for trace in figure.data if trace.showlegend]
+        for figure in (show.player(sums), show.player(whole), show.compare(sums, whole))
+    ]
+    assert listed == [["is added"], ["is stored"], ["is added", "is stored"]]
+
+
 def test_words_follow_the_language() -> None:
+    made = build("all_to_all", "pairwise", 4)
+    english = show.player(made)
     coursekit.language("zh")
-    figure = show.player(build("all_to_all", "pairwise", 4))
-    assert words(figure)[1] == "第 1/3 步：4 条消息，每条 1 块"
-    notes = [note.text for note in figure.layout.annotations]
-    assert "输出" in notes
-    assert figure.layout.updatemenus[0].buttons[0].label == "▶ 播放"
+    chinese = show.player(made)
+    each = text("player.messages", count=4, amount=text("player.chunk"))
+    expected = text("player.line", step=text("player.step", step=1, steps=3), what=each)
+    assert words(chinese)[1] == expected != words(english)[1]
+    notes = [note.text for note in chinese.layout.annotations]
+    assert text("player.output") in notes
+    buttons = [figure.layout.updatemenus[0].buttons[0].label for figure in (english, chinese)]
+    assert buttons[1] == text("player.play") != buttons[0]
 
 
 def test_what_cannot_be_played_is_refused() -> None:
@@ -138,6 +171,8 @@ def test_what_cannot_be_played_is_refused() -> None:
         show.player("ring")
     with pytest.raises(ValueError, match="at most 64 ranks, got 65"):
         show.player(build("all_reduce", "tree", 65))
+    with pytest.raises(ValueError, match="build the same algorithm for fewer ranks"):
+        show.player(build("all_reduce", "ring", 64))
     with pytest.raises(ValueError, match="two or three schedules, got 1"):
         show.compare(build("all_reduce", "ring", 4))
     with pytest.raises(ValueError, match="one a schedule, got 1 for 2"):

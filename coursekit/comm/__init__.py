@@ -3,7 +3,8 @@
 Names are mpi4py's: a communicator has `rank` and `size`, and sends with `isend` and `irecv`.
 """
 
-from ._comm import Comm, Request, connect
+from ._comm import Comm, Request
+from ._connect import connect
 from ._errors import CommError
 from ._execute import execute
 from ._log import Log

@@ -42,6 +42,14 @@ def match(logs: Sequence[Log]) -> tuple[list[Message], list[str]]:
     return messages, left
 
 
+def uneven(message: Message) -> str:
+    """What is to be said of a message whose receiver expected another length."""
+    sent, got = message.sent.place.length, message.got.place.length
+    if sent == got:
+        return ""
+    return f"rank {message.src} sent {sent} bytes to rank {message.dst}, which expected {got}"
+
+
 def _take(sends: deque[Event], tag: int) -> Event | None:
     for number, event in enumerate(sends):
         if tag in (event.tag, -1):

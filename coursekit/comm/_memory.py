@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._blank import Blank
 from ._log import Range
 
 
@@ -12,9 +13,16 @@ class Memories:
 
     def __init__(self, *own: Any) -> None:
         self._known: list[tuple[int, int, Any]] = []
+        self.blank = Blank()
         for buffer in own:
             address, nbytes = extent(buffer)
             self._known.append((address, address + nbytes, buffer))
+
+    @property
+    def own(self) -> Range:
+        """The whole buffer."""
+        start, stop, _ = self._known[0]
+        return Range(0, 0, stop - start)
 
     def find(self, value: Any) -> Range | None:
         """The bytes of a tensor or an array if its memory is known and it lies in one piece."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import gcd
 from typing import Any
 
 from coursekit.schedule import Deadlock, Schedule, Transfer, deadlock
@@ -12,9 +13,11 @@ from coursekit.schedule import Deadlock, Schedule, Transfer, deadlock
 from ._errors import CommError
 from ._fold import Act, Piece, fold
 from ._log import Event, Log
-from ._match import Message, match
+from ._match import Message, match, uneven
 from ._order import Node, number_steps
 from ._pieces import Pieces
+
+MOST_ALIKE = 512
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,9 +100,32 @@ def merge(
     """
     logs = _checked(logs)
     messages, unmatched = match(logs)
-    pieces = Pieces(logs, messages)
-    nodes = _nodes(logs, messages, pieces)
-    number_steps(nodes, range(len(logs)))
+    notes = list(dict.fromkeys(f"rank {log.rank}: {n}" for log in logs for n in log.notes))
+    notes += [words for message in messages if (words := uneven(message))]
+    schedule, nodes, lengths = _scheduled(logs, messages, Pieces(logs, messages), collective, root)
+    if schedule.needs_equal_chunks and len(set(lengths)) > 1:
+        # Bytes can only be counted of chunks that are alike.
+        if logs[0].elements // gcd(*lengths) <= MOST_ALIKE:
+            finer = Pieces(logs, messages, gcd(*lengths) * logs[0].itemsize)
+            schedule, nodes, lengths = _scheduled(logs, messages, finer, collective, root)
+        else:
+            notes.append(
+                "bytes cannot be counted: data lie beside the buffer and its chunks are of "
+                f"different lengths; record a length that is a multiple of {logs[0].chunks}"
+            )
+    itemsize = logs[0].itemsize
+    times = _times(nodes)
+    return Recording(schedule, lengths, itemsize, times, unmatched, notes, logs, error)
+
+
+def _scheduled(
+    logs: Sequence[Log],
+    messages: Sequence[Message],
+    pieces: Pieces,
+    collective: str,
+    root: int | None,
+) -> tuple[Schedule, list[Node], tuple[int, ...]]:
+    nodes = _ordered(logs, messages, pieces)
     bounds = pieces.bounds
     chunks = len(bounds) - 1
     slots = _Slots(chunks, 2 if logs[0].has_output else 1)
@@ -107,11 +133,7 @@ def merge(
     schedule = Schedule(
         collective, "recorded", len(logs), chunks, transfers, root=root, scratch=slots.scratch
     )
-    itemsize = logs[0].itemsize
-    lengths = tuple((b - a) // itemsize for a, b in pairwise(bounds))
-    notes = list(dict.fromkeys(f"rank {log.rank}: {n}" for log in logs for n in log.notes))
-    times = _times(nodes)
-    return Recording(schedule, lengths, itemsize, times, unmatched, notes, logs, error)
+    return schedule, nodes, tuple((b - a) // logs[0].itemsize for a, b in pairwise(bounds))
 
 
 def _checked(logs: Sequence[Log]) -> list[Log]:
@@ -134,14 +156,30 @@ def _checked(logs: Sequence[Log]) -> list[Log]:
     return ordered
 
 
-def _nodes(logs: Sequence[Log], messages: Sequence[Message], pieces: Pieces) -> list[Node]:
+def _ordered(logs: Sequence[Log], messages: Sequence[Message], pieces: Pieces) -> list[Node]:
+    """The nodes with their steps; ranks that swap data need the memory that folding takes out."""
+    for folded in (True, False):
+        nodes = _nodes(logs, messages, pieces, folded)
+        try:
+            number_steps(nodes, range(len(logs)))
+        except CommError:
+            if not folded:
+                raise
+        else:
+            break
+    return nodes
+
+
+def _nodes(
+    logs: Sequence[Log], messages: Sequence[Message], pieces: Pieces, folded: bool
+) -> list[Node]:
     """Messages and the moves that are left, their acts folded rank by rank."""
     ends = {id(e): (m, number) for number, m in enumerate(messages) for e in (m.sent, m.got)}
     nodes: dict[Any, Node] = {}
     own = 2 if logs[0].has_output else 1
     for log in logs:
         acts = [a for e in log.events for a in _acts(log.rank, e, ends, pieces)]
-        for act in fold(acts, own):
+        for act in fold(acts, own) if folded else acts:
             key = ends[id(act.event)][1] if id(act.event) in ends else (log.rank, id(act.event))
             node = nodes.setdefault(key, Node(len(nodes)))
             node.acts.setdefault(log.rank, []).append(act)

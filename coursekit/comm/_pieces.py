@@ -20,10 +20,12 @@ class Pieces:
     """The pieces of all memories of all ranks.
 
     A piece is named by `(memory, number)`: memory 0 is the buffer, 1 the output where there is
-    one, and all ranks' buffers have the same pieces.
+    one, and all ranks' buffers have the same pieces. They are cut at least `every` so many bytes.
     """
 
-    def __init__(self, logs: Sequence[Log], messages: Sequence[Message]) -> None:
+    def __init__(
+        self, logs: Sequence[Log], messages: Sequence[Message], every: int | None = None
+    ) -> None:
         self._cuts: dict[tuple[int, int], set[int]] = defaultdict(set)
         first = logs[0]
         nominal = [b * first.itemsize for b in chunk_bounds(first.elements, first.chunks)]
@@ -41,6 +43,8 @@ class Pieces:
         for m in messages:
             self._link((m.src, m.sent.place), (m.dst, m.got.place))
         self._cuts[0, 0].update(nominal)
+        if every is not None:
+            self._cuts[0, 0].update(range(0, whole.stop, every))
         self._settle()
         self._sorted = {key: sorted(cuts) for key, cuts in self._cuts.items()}
 

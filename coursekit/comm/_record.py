@@ -123,6 +123,11 @@ class Tape:
         if not contiguous(buffer):
             self.log.note("a message's buffer does not lie in one piece; its bytes are not known")
         place = self._memories.get(buffer)
+        blank = self._memories.blank
+        if kind == "recv":
+            blank.written(place)
+        elif blank.inside(place):
+            self.log.note("a message carries zeros that are no rank's data; that is not followed")
         if self._values is not None:
             self._values.look()
             if kind == "send" and place.memory:
@@ -160,6 +165,8 @@ class Tape:
 
     def finish_all(self) -> None:
         """The block ended well: what nobody waited for by name is over too."""
+        if self._memories.blank.inside(self._memories.own):
+            self.log.note("the buffer was filled with zeros and not written afterwards")
         for event, _ in self._open.values():
             if event.done < 0:
                 self.finished(event)

@@ -13,7 +13,10 @@ from ._memory import Memories
 _COMBINE = ("add", "maximum", "minimum", "mul")
 _COPY = ("clone", "_to_copy", "copy")
 # They write, and what they write is nobody's data: that matters in the buffer only.
-_FRESH = ("fill_", "zero_", "uniform_", "normal_", "random_")
+_FRESH = ("fill_", "uniform_", "normal_", "random_")
+_ZEROS = ("zeros", "zeros_like", "new_zeros", "zero_")
+# On the way of every message or without data; the recording's own hooks see the messages.
+_MESSAGES = ("send", "recv_", "recv_any_source_", "barrier", "monitored_barrier_")
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -31,11 +34,16 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = func(*args, **kwargs)
         if func.namespace == "aten":
             self._follow(func.overloadpacket.__name__, args, out)
+        elif func.namespace == "c10d" and func.overloadpacket.__name__ not in _MESSAGES:
+            name = func.overloadpacket.__name__.strip("_")
+            self._log.note(f"the collective {name} of torch is not taken apart")
         return out
 
     def _follow(self, name: str, args: Sequence[Any], out: Any) -> None:
         plain = name.rstrip("_")
-        if name == "copy_":
+        if name in _ZEROS or (name in ("fill_", "full") and _is_zero(args[1])):
+            self._memories.blank.add(self._memories.get(out))
+        elif name == "copy_":
             self._move("copy", args[1], args[0])
         elif name in ("cat", "stack"):
             self._cat(args[0], out)
@@ -44,13 +52,21 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif plain in _COPY:
             self._move("copy", args[0], out)
         elif plain in _COMBINE and len(args) > 1:
-            # A number as second operand, as in an average, changes nobody's share.
-            if _is_tensor(args[1]):
+            if _is_tensor(args[1]) and args[1].dim():
                 self._combine(args[0], args[1], out)
+            else:
+                self._scale(args[0], out)
+        elif name == "div":
+            self._scale(args[0], out)
         elif name.endswith("_") and plain != "div" and args:
             place = self._known(args[0])
             if place is not None and (name not in _FRESH or place.memory == 0):
                 self._log.note(f"torch's {name} changed memory in a way that is not followed")
+
+    def _scale(self, value: Any, out: Any) -> None:
+        """A number as second operand, as in an average, changes nobody's share."""
+        if out is not value:
+            self._move("copy", value, out)
 
     def _combine(self, one: Any, other: Any, out: Any) -> None:
         first, second, target = (self._known(t) for t in (one, other, out))
@@ -80,14 +96,40 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._move("reduce" if number else "copy", row, out)
 
     def _move(self, kind: str, source: Any, target: Any) -> None:
-        came = self._known(source)
-        if came is None:
-            if (lost := self._known(target)) is not None and lost.memory < 2 and source.dim():
-                self._log.note(f"the buffer got a {kind} of data whose origin was not followed")
+        if not target.numel():
             return
-        goes = self._memories.get(target)
-        if came != goes and came.length == goes.length and came.length:
-            self._log.add(Event(kind, goes, came))
+        came, goes = self._known(source), self._known(target)
+        if came is None:
+            if goes is not None and goes.memory < 2 and source.dim():
+                self._log.note(f"the buffer got a {kind} of data whose origin was not followed")
+            if goes is not None and kind == "copy":
+                self._memories.blank.written(goes)
+            return
+        known, goes = goes is not None, goes or self._memories.get(target)
+        if came.length == goes.length and came.length:
+            self._moved(kind, came, goes)
+        elif known or not goes.length:
+            self._log.note(
+                f"a {kind} between tensors of different dtypes or in several pieces is not followed"
+            )
+
+    def _moved(self, kind: str, came: Range, goes: Range) -> None:
+        """Zeros are nobody's data: nothing is moved with them, and what is added to them lands."""
+        blank = self._memories.blank
+        if came == goes:
+            return
+        if blank.covers(came):
+            if kind == "copy":
+                blank.add(goes)
+            return
+        if blank.inside(came):
+            self._log.note(f"a {kind} of data with zeros among them is not followed exactly")
+        if kind == "reduce" and blank.covers(goes):
+            kind = "copy"
+        elif kind == "reduce" and blank.inside(goes):
+            self._log.note("an addition to memory that is partly zeros is not followed exactly")
+        blank.written(goes)
+        self._log.add(Event(kind, goes, came))
 
     def _known(self, value: Any) -> Range | None:
         return self._memories.find(value) if _is_tensor(value) else None
@@ -96,6 +138,10 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _over_rows(args: Sequence[Any]) -> bool:
     """Whether the arguments of a sum ask for the rows of a tensor, without their dimension."""
     return len(args) == 2 and list(args[1]) == [0] and args[0].dim() > 1
+
+
+def _is_zero(value: Any) -> bool:
+    return not _is_tensor(value) and value == 0
 
 
 def _is_tensor(value: Any) -> bool:

@@ -17,6 +17,7 @@ from coursekit.show._player_parts import (
     by_step,
     colours,
     columns,
+    first_fault,
     rank_colour,
     unfulfilled,
 )
@@ -32,7 +33,8 @@ class Board:
     """The traces of one schedule, frame by frame.
 
     `axes` is the suffix of its axes: 1 for x and y, 2 for x2 and y2; `label` the room for amounts
-    right of the bars, as a part of the chunks' width.
+    right of the bars, as a part of the chunks' width. `legend` has the ops that the first board's
+    legend explains.
     """
 
     def __init__(
@@ -49,6 +51,10 @@ class Board:
         self._left = columns(schedule)
         self._sent = self._sums()
         self._missing = unfulfilled(schedule, self._states[-1])
+        self._first = first_fault(schedule)
+        held = [c for ranks in self._states for row in ranks for c in row if c is not None]
+        self._adds = any(len(c.contributors) > 1 for c in held)
+        self.legend = {m.op for found in self._messages for m in found}
         self.steps = len(self._states) - 1
 
     @property
@@ -140,15 +146,16 @@ class Board:
     def _cell(self, step: int, rank: int, slot: int) -> list[int | None]:
         size, held = self.schedule.size, self._states[step][rank][slot]
         over = step == self.steps
-        if (held is not None and held.fault is not None) or (
-            over and (rank, slot) in self._missing
-        ):
+        faulty = held is not None and held.fault is not None
+        if faulty or (over and (rank, slot) in self._missing) or (step, rank, slot) == self._first:
             return [size + 1] * self._bands
         if held is None:
             return [size] * self._bands
         members = held.contributors
         if self._bands == 1 and size > 1:
-            return [len(members) - 1]
+            return [len(members) - 1 if self._adds else size - 1]
+        if not self._adds:
+            return [members[0]] * size
         return [r if r in members else size for r in range(size)]
 
     def _arrows(self, step: int) -> list[go.Scatter]:
@@ -160,7 +167,9 @@ class Board:
         thick = self.schedule.size <= 8
         halo = self._lines(every, HALO, 5 if thick else 4, 15 if thick else 11, None)
         drawn = [
-            self._lines(paths[op], ink, 2, 11 if thick else 8, text(f"player.{key}"))
+            self._lines(
+                paths[op], ink, 2, 11 if thick else 8, text(f"player.{key}"), op in self.legend
+            )
             for op, ink, key in inks
         ]
         return [halo, *drawn]
@@ -172,6 +181,7 @@ class Board:
         width: int,
         head: int,
         name: str | None,
+        listed: bool = False,
     ) -> go.Scatter:
         x: list[Number | None] = []
         y: list[Number | None] = []
@@ -189,7 +199,7 @@ class Board:
             | {"line": {"width": 0}, "opacity": 1},
             name=name,
             legendgroup=name,
-            showlegend=name is not None and self._axes == "",
+            showlegend=listed and self._axes == "",
             hoverinfo="skip",
             xaxis=f"x{self._axes}",
             yaxis=f"y{self._axes}",
@@ -197,8 +207,9 @@ class Board:
 
     def _path(self, message: Message) -> list[tuple[float, float]]:
         """From the sender's chunks to the receiver's; a bow round the ranks between."""
-        a = self._middle(message.chunk), float(message.src)
-        b = self._middle(message.into), float(message.dst)
+        aside = self._aside(message)
+        a = self._middle(message.chunk) + aside, float(message.src)
+        b = self._middle(message.into) + aside, float(message.dst)
         way = 1 if b[1] > a[1] else -1
         a, b = (a[0], a[1] + 0.12 * way), (b[0], b[1] - 0.16 * way)
         far = abs(message.dst - message.src)
@@ -207,6 +218,14 @@ class Board:
         bow = min(0.6, 0.12 * far + 0.12) * (1 if way < 0 else -1) * min(1, self.width / 6)
         middle = (a[0] + b[0]) / 2 + bow, (a[1] + b[1]) / 2
         return [bend(a, middle, b, n / 4) for n in range(5)]
+
+    def _aside(self, message: Message) -> float:
+        """Of many ranks that use the same chunks, each pair has a place of its own."""
+        wide = min(len(message.chunk), self.schedule.chunks)
+        if self.schedule.size <= 4 or 2 * wide <= self.schedule.chunks:
+            return 0.0
+        part = min(message.src, message.dst) * 0.618 % 1
+        return (part - 0.5) * 0.7 * wide
 
     def _middle(self, chunks: Any) -> float:
         places: list[float] = [self._left[c] + 0.5 for c in chunks.tolist()]

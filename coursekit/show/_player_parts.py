@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from coursekit.i18n import text
-from coursekit.schedule import Message, Schedule, contract
-from coursekit.show._template import BAD, INK, PALETTE
+from coursekit.schedule import Message, Schedule, ScheduleError, WrongSchedule, contract, prove
+from coursekit.show._template import BAD, GOOD, INK, PALETTE
 
 MOST_BANDS = 8
 GROUP_GAP = 0.5
@@ -82,6 +82,20 @@ def unfulfilled(schedule: Schedule, final: Any) -> set[tuple[int, int]]:
     return found
 
 
+def first_fault(schedule: Schedule) -> tuple[int, int, int] | None:
+    """Frame, rank and chunk at which something goes wrong that the prover refuses."""
+    if schedule.collective == "custom":
+        return None
+    try:
+        prove(schedule)
+    except WrongSchedule as wrong:
+        if wrong.kind != "unfinished" and wrong.step is not None:
+            return wrong.step + 1, wrong.rank, wrong.chunk
+    except ScheduleError:
+        return None
+    return None
+
+
 def bend(
     a: tuple[float, float], middle: tuple[float, float], b: tuple[float, float], t: float
 ) -> tuple[float, float]:
@@ -104,7 +118,7 @@ def colours(size: int) -> list[list[Any]]:
     if size <= MOST_BANDS:
         shades = [PALETTE[r] for r in range(size)]
     else:
-        shades = [_shade(n / max(1, size - 1)) for n in range(size)]
+        shades = [*(_shade(n / max(1, size - 1)) for n in range(size - 1)), GOOD]
     parts = [*shades, EMPTY, BAD]
     count = len(parts)
     return [[edge, c] for n, c in enumerate(parts) for edge in (n / count, (n + 1) / count)]

@@ -5,6 +5,8 @@ The page shines through, and every colour of text or ink has about the same cont
 
 from __future__ import annotations
 
+from typing import Any
+
 import plotly.graph_objects as go
 
 INK = "#7f868f"
@@ -50,3 +52,10 @@ def figure(**layout: object) -> go.Figure:
 def button_look() -> dict[str, object]:
     """Colours of buttons: plotly's own are white on any page."""
     return {"bgcolor": "rgba(127, 134, 143, 0.14)", "bordercolor": GRID, "font": {"color": INK}}
+
+
+def button_row(buttons: list[dict[str, Any]], y: float, below: int = 0) -> dict[str, Any]:
+    """Buttons in a row above the figure, at its left."""
+    place = {"x": 0, "xanchor": "left", "y": y, "yanchor": "bottom", "pad": {"t": 0, "b": below}}
+    look = {**button_look(), "showactive": False}
+    return {"type": "buttons", "direction": "right", "buttons": buttons, **place, **look}

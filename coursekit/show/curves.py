@@ -14,7 +14,7 @@ from coursekit.i18n import text
 from coursekit.measure import Sweep
 from coursekit.show._axes import colour, digits, size_axis, size_label, time_axis
 from coursekit.show._curve_lines import Fits, Line, lines, parts
-from coursekit.show._template import BAD, GRID, button_look, figure
+from coursekit.show._template import BAD, button_row, figure
 
 MEASURES = ("time", "algbw", "busbw")
 SYMBOLS = ("circle", "diamond-open", "square-open", "triangle-up-open", "star-open", "pentagon")
@@ -286,16 +286,4 @@ def _buttons(
         buttons.append(
             {"label": text(f"curves.{measure}"), "method": "update", "args": [data, layout]}
         )
-    return {
-        "type": "buttons",
-        "direction": "right",
-        "buttons": buttons,
-        "showactive": False,
-        "x": 0,
-        "xanchor": "left",
-        "y": 1.03,
-        "yanchor": "bottom",
-        "pad": {"t": 0, "b": 0},
-        **button_look(),
-        "bordercolor": GRID,
-    }
+    return button_row(buttons, 1.03)

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from coursekit.i18n import text
 from coursekit.plan import Memory, Strategy
-from coursekit.show._template import BAD, GOOD, INK, PALETTE, button_look, figure
+from coursekit.show._template import BAD, GOOD, INK, PALETTE, button_row, figure
 
 GB = 1e9
 PARTS = ("weights", "gradients", "optimizer", "activations")
@@ -149,18 +149,7 @@ def _buttons(ledger: Ledger, titles: Sequence[str], limit: float) -> dict[str, A
         top = max(1.3 * limit / GB, min(1.25 * largest, 5 * limit / GB))
         ranges = {"xaxis.range": [number - 0.7, number + 0.7], "yaxis.range": [0, round(top)]}
         buttons.append({"label": title, "method": "relayout", "args": [ranges]})
-    return {
-        "type": "buttons",
-        "direction": "right",
-        "buttons": buttons,
-        "showactive": False,
-        "x": 0,
-        "xanchor": "left",
-        "y": 1.02,
-        "yanchor": "bottom",
-        "pad": {"t": 0, "b": 4},
-        **button_look(),
-    }
+    return button_row(buttons, 1.02, below=4)
 
 
 def _draw_limit(drawn: go.Figure, limit: float) -> None:

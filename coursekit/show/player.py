@@ -15,6 +15,7 @@ from coursekit.show._player_parts import Amount
 from coursekit.show._template import GRID, INK, button_look, figure
 
 MOST_RANKS = 64
+MOST_CELLS = 300_000
 PAUSE_MS = 1000
 
 
@@ -64,9 +65,15 @@ def compare(
         As for `player`; also for fewer than two schedules or more than three, or other names.
     """
     if not 2 <= len(schedules) <= 3:
-        raise ValueError(f"compare takes two or three schedules, got {len(schedules)}")
+        raise ValueError(
+            f"compare takes two or three schedules, got {len(schedules)}; "
+            "show.player plays a single one"
+        )
     if names is not None and len(names) != len(schedules):
-        raise ValueError(f"names must be one a schedule, got {len(names)} for {len(schedules)}")
+        raise ValueError(
+            f"names must be one a schedule, got {len(names)} for {len(schedules)}; "
+            "leave them out to take the algorithms'"
+        )
     given = names or [""] * len(schedules)
     return _film(
         [
@@ -90,8 +97,18 @@ def _board(
             f"a player shows at most {MOST_RANKS} ranks, got {schedule.size}; build the same "
             "algorithm for fewer, or print its table() and count()"
         )
+    cells = schedule.size * schedule.slots * min(schedule.size, 8) * (schedule.step_count + 1)
+    if cells > MOST_CELLS:
+        raise ValueError(
+            f"a player draws at most {MOST_CELLS:,} chunks in all its frames, got {cells:,} "
+            f"in {schedule.step_count} steps of {schedule.size} ranks; build "
+            "the same algorithm for fewer ranks"
+        )
     lengths = None
-    if elements is not None:
+    recorded = None if given is schedule else getattr(given, "lengths", None)
+    if elements is not None and recorded is not None and sum(recorded) == elements:
+        lengths = list(recorded)
+    elif elements is not None:
         bounds = chunk_bounds(elements, schedule.chunks).tolist()
         lengths = [b - a for a, b in pairwise(bounds)]
     name = name or f"{schedule.collective} {schedule.algorithm}".replace("recorded", "").strip()
@@ -100,6 +117,7 @@ def _board(
 
 def _film(boards: Sequence[Board]) -> go.Figure:
     steps = max(board.steps for board in boards)
+    boards[0].legend = {op for board in boards for op in board.legend}
     traces = [board.traces(0) for board in boards]
     drawn = figure(**_layout(boards, steps))
     for group in traces:
@@ -132,6 +150,7 @@ def _layout(boards: Sequence[Board], steps: int) -> dict[str, Any]:
         "annotations": [note for board in boards for note in board.notes()],
         "legend": {"orientation": "h", "x": 1, "xanchor": "right", "yanchor": "bottom", **legend}
         | {"itemclick": False, "itemdoubleclick": False, "font": {"size": 12}},
+        "modebar": {"remove": ["zoom", "pan", "select", "lasso", "toImage", "resetScale"]},
         "sliders": [_slider(steps)],
         "updatemenus": [_buttons()],
     }
@@ -157,7 +176,11 @@ def _layout(boards: Sequence[Board], steps: int) -> dict[str, Any]:
 
 
 def _title(board: Board, left: float) -> dict[str, Any]:
-    words = text("player.title", name=board.name, size=board.schedule.size, steps=board.steps)
+    ranks = text(
+        "player.rank" if board.schedule.size == 1 else "player.ranks", n=board.schedule.size
+    )
+    steps = text("player.only" if board.steps == 1 else "player.steps", n=board.steps)
+    words = text("player.title", name=board.name, ranks=ranks, steps=steps)
     place = {"x": left, "y": 1, "xref": "paper", "yref": "paper", "yshift": 6}
     look = {"text": words, "showarrow": False, "xanchor": "left", "yanchor": "bottom"}
     return {**place, **look, "font": {"size": 15, "color": INK}}
