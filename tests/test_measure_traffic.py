@@ -6,7 +6,7 @@ import pytest
 from coursekit import Ranks
 from coursekit.comm import connect, execute
 from coursekit.measure import Issued, MeasureError, traffic
-from coursekit.measure._issued import plain, recorded, summary
+from coursekit.measure._issued import Call, plain, recorded, summary
 from coursekit.measure._sockets import Counters, Reading, between, closed_between, parse
 from coursekit.measure._traffic import human
 from coursekit.schedule import build
@@ -195,7 +195,7 @@ def test_torch_still_has_what_the_adapter_reads(four):
 
     before, entry, known = four.run(names)[0]
     assert entry["record_id"] == before
-    assert recorded(entry) == ("all_reduce", 12)
+    assert recorded(entry) == Call("all_reduce", 12)
     told = {plain(name) for name in known}
     assert {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "send"} <= told
     assert {"all_to_all", "recv", "gather", "scatter", "barrier"} <= told
@@ -288,5 +288,5 @@ def test_units(amount, text):
 
 
 def test_equal_calls_are_counted_together():
-    calls = [("send", 8), ("recv", 8), ("send", 8)]
+    calls = [Call("send", 8), Call("recv", 8), Call("send", 8)]
     assert summary(calls) == [Issued("send", 8, 2), Issued("recv", 8, 1)]

@@ -2,8 +2,10 @@
 
 from ._errors import MeasureError
 from ._fit import Fit, fit
-from ._issued import Issued
+from ._issued import Issued, watch
+from ._ledger import Ledger, Line
 from ._own import record_own
+from ._phase import phase
 from ._published import published
 from ._sweep import sizes, sweep
 from ._table import Row, Sweep
@@ -12,14 +14,18 @@ from ._traffic import Traffic, traffic
 __all__ = [
     "Fit",
     "Issued",
+    "Ledger",
+    "Line",
     "MeasureError",
     "Row",
     "Sweep",
     "Traffic",
     "fit",
+    "phase",
     "published",
     "record_own",
     "sizes",
     "sweep",
     "traffic",
+    "watch",
 ]

@@ -1,4 +1,4 @@
-"""What ranks ask torch to communicate: the one place that touches torch's private parts.
+"""What ranks ask torch to communicate, by group and phase.
 
 Two witnesses. The dispatcher shows every call as it was asked for, send and receive, DTensor's and
 DDP's among them. The flight recorder is the backend's own book: it shows what the backend made of
@@ -13,20 +13,35 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from ._phase import Phases, current_phase, group_of_call
+
 
 class Issued(NamedTuple):
     """Calls of one kind that a rank made.
 
     `bytes` is what one call handles on this rank: its whole input or output, whichever is larger,
-    as nccl-tests counts sizes. `count` is how many calls there were.
+    as nccl-tests counts sizes. `count` is how many calls there were. `group` is the axis of a mesh,
+    or ``world``, and `ranks` its size; `phase` is ``backward`` while autograd runs, ``forward``
+    while a module does, else ``step``. Where calls are summed up without them, they are empty.
     """
 
     op: str
     bytes: int
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
+    group: str = ""
+    ranks: int = 0
+    phase: str = ""
 
 
-Call = tuple[str, int]
+class Call(NamedTuple):
+    """One call, as it was seen."""
+
+    op: str
+    bytes: int
+    group: str = ""
+    ranks: int = 0
+    phase: str = ""
+
 
 # Names that say the same: the dispatcher's, functional ones' and the flight recorder's.
 _NAMES = {
@@ -54,18 +69,48 @@ _ITEM = {
     "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4,
     "Long": 8, "Double": 8, "ComplexFloat": 8, "ComplexDouble": 16,
 }  # fmt: skip
-_watch: tuple[Any, list[Call], int] | None = None
+_watch: tuple[watch, int] | None = None
+
+
+class watch:  # noqa: N801  # used like a function
+    """In one process: collect the calls made in a with block, as `Issued` by group and phase.
+
+    For a script under torchrun, or for torch's fake process group; in a notebook, `traffic` does
+    the same for all ranks at once.
+
+    Examples
+    --------
+    >>> with measure.watch() as seen:
+    ...     model(x).sum().backward()
+    >>> seen.issued
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[Call] = []
+        self._mode = _mode(self._calls)
+        self._phases = Phases()
+
+    def __enter__(self) -> watch:
+        self._phases.__enter__()
+        self._mode.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._mode.__exit__(None, None, None)
+        self._phases.__exit__(None, None, None)
+
+    @property
+    def issued(self) -> list[Issued]:
+        """Equal calls together, in the order in which each was first made."""
+        return summary(self._calls)
 
 
 def start() -> None:
     """On a rank: watch from now on, over as many calls as come; `stop` ends it."""
     global _watch
     if _watch is not None:
-        _watch[0].__exit__(None, None, None)
-    calls: list[Call] = []
-    mode = _mode(calls)
-    mode.__enter__()
-    _watch = (mode, calls, _book_length())
+        _watch[0].__exit__()
+    _watch = (watch().__enter__(), _book_length())
 
 
 def stop() -> tuple[list[Issued], list[Issued], bool] | None:
@@ -76,17 +121,25 @@ def stop() -> tuple[list[Issued], list[Issued], bool] | None:
     global _watch
     if _watch is None:
         return None
-    mode, calls, begin = _watch
-    mode.__exit__(None, None, None)
+    watching, begin = _watch
+    watching.__exit__()
     _watch = None
     entries = [entry for entry in _book() if entry["record_id"] >= begin]
     lost = bool(entries) and entries[0]["record_id"] > begin
-    return summary(calls), summary(map(recorded, entries)), lost
+    return watching.issued, summary(map(recorded, entries)), lost
 
 
 def summary(calls: Iterable[Call]) -> list[Issued]:
     """Equal calls together, in the order in which each was first made."""
-    return [Issued(op, size, count) for (op, size), count in Counter(calls).items()]
+    return [Issued(c.op, c.bytes, n, *c[2:]) for c, n in Counter(calls).items()]
+
+
+def merged(issued: Iterable[Issued]) -> list[Issued]:
+    """The same without group and phase."""
+    total: Counter[tuple[str, int]] = Counter()
+    for each in issued:
+        total[each.op, each.bytes] += each.count
+    return [Issued(op, size, count) for (op, size), count in total.items()]
 
 
 def plain(name: str) -> str:
@@ -105,8 +158,9 @@ def _mode(calls: list[Call]) -> Any:
             out = func(*args, **(kwargs or {}))
             op = plain(func.overloadpacket.__name__)
             if func.namespace in _NAMESPACES and op not in _SILENT:
-                values = [*args, *(kwargs or {}).values(), out]
-                calls.append((op, 0 if op == "barrier" else max(map(_nbytes, values))))
+                given = [*args, *(kwargs or {}).values()]
+                size = 0 if op == "barrier" else max(map(_nbytes, [*given, out]))
+                calls.append(Call(op, size, *group_of_call(given), current_phase()))
             return out
 
     return Watch()  # type: ignore[no-untyped-call]
@@ -131,7 +185,7 @@ def recorded(entry: dict[str, Any]) -> Call:
         )
     ]
     op = plain(name)
-    return op, 0 if op == "barrier" else max(amounts)
+    return Call(op, 0 if op == "barrier" else max(amounts))
 
 
 def _book() -> list[dict[str, Any]]:

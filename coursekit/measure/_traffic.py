@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import html
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, overload
 
 import numpy.typing as npt
 
+from coursekit.plan import Volume
 from coursekit.ranks import Ranks
 
 from . import _issued, _sockets
 from ._errors import MeasureError
 from ._issued import Issued
+from ._ledger import Ledger, ledger
 from ._sockets import Ints, Reading
 
 _PATIENCE = 2.0
@@ -39,7 +41,9 @@ class Traffic:
         K x K int64: payload bytes that rank i sent to rank j, as the kernel counted them on their
         TCP connections. None where bytes do not pass through sockets; `why` says it in words.
     issued : list of list of Issued
-        One list a rank: the communication calls as torch was asked for them.
+        One list a rank: the communication calls as torch was asked for them, summed up.
+    calls : list of list of Issued
+        The same by group and by phase: forward, backward, step.
     recorded : list of list of Issued
         The same in the backend's own book, torch's flight recorder: what the backend made of the
         calls. Gloo's book has reduce_scatter as all_reduce, and no send or receive.
@@ -55,6 +59,7 @@ class Traffic:
     wire: Ints | None = None
     why: str = "still being watched: the numbers come when the with block ends"
     issued: list[list[Issued]] = field(default_factory=list)
+    calls: list[list[Issued]] = field(default_factory=list)
     recorded: list[list[Issued]] = field(default_factory=list)
     predicted: npt.NDArray[Any] | None = None
     results: list[Any] = field(default_factory=list)
@@ -81,6 +86,20 @@ class Traffic:
     def total(self) -> int:
         """Bytes that all ranks sent; raises MeasureError where there is no wire."""
         return int(self.per_rank.sum())
+
+    def ledger(self, volumes: Iterable[Volume] = (), **groups: int) -> Ledger:
+        """The table predicted, issued, on the wire, by mode and phase of a training step.
+
+        Parameters
+        ----------
+        volumes : iterable of coursekit.plan.Volume
+            What was predicted, such as ``plan.tp_volume(shape, 4, batch=8, sequence=32)``.
+        groups : int
+            How many groups of a mode there are at once: ``tp=2`` on a mesh of dp=2, tp=2. One by
+            default.
+        """
+        wire = None if self.wire is None else self.total
+        return ledger(self.calls, volumes, groups, self.recorded[0] if self.recorded else (), wire)
 
     def _title(self) -> str:
         if self.wire is None:
@@ -243,8 +262,9 @@ def _settled(ranks: Ranks, before: list[Reading]) -> tuple[list[Reading], bool]:
 
 def _fill_issued(seen: Traffic, told: list[Any]) -> None:
     for rank, answer in enumerate(told):
-        issued, recorded, lost = answer or ([], [], False)
-        seen.issued.append(issued)
+        calls, recorded, lost = answer or ([], [], False)
+        seen.calls.append(calls)
+        seen.issued.append(_issued.merged(calls))
         seen.recorded.append(recorded)
         if answer is None:
             seen.notes.append(f"rank {rank} was started anew: what it issued before is lost")

@@ -8,6 +8,14 @@ from coursekit.plan._strategies import Strategy, ledger
 from coursekit.plan.flops import Gpu, days, exact_flops, gpu, layer_flops, train_flops
 from coursekit.plan.memory import Memory, Policy, gpu_memory
 from coursekit.plan.models import Model, model, models
+from coursekit.plan.volume import (
+    Volume,
+    dp_volume,
+    layerwise_volume,
+    local_parameters,
+    tp_volume,
+    zero_volume,
+)
 
 __all__ = [
     "Gpu",
@@ -16,13 +24,19 @@ __all__ = [
     "PlanError",
     "Policy",
     "Strategy",
+    "Volume",
     "days",
+    "dp_volume",
     "exact_flops",
     "gpu",
     "gpu_memory",
     "layer_flops",
+    "layerwise_volume",
     "ledger",
+    "local_parameters",
     "model",
     "models",
+    "tp_volume",
     "train_flops",
+    "zero_volume",
 ]

@@ -1,0 +1,44 @@
+"""Parallel modes, written to be read: data parallelism, ZeRO, layer-wise, tensor and sequence.
+
+Each mode is one module, and stands beside the same model on one process in the tests. They need
+ranks: call them inside `Ranks.run`, a ``%%ranks`` cell, or a script under torchrun.
+"""
+
+from ._errors import ParallelError
+from ._group import group_of, mesh
+from ._rows import share, weigh
+from ._spans import Clock, Span, utilisation
+from .data import Bucketed, DataParallel, Flat, Naive
+from .gpt import GPT, small
+from .layerwise import LayerWise
+from .tensor import ColumnLinear, RowLinear, Seam, TensorParallel
+from .text import batch, characters, decode, encode, text
+from .zero import Zero
+
+__all__ = [
+    "GPT",
+    "Bucketed",
+    "Clock",
+    "ColumnLinear",
+    "DataParallel",
+    "Flat",
+    "LayerWise",
+    "Naive",
+    "ParallelError",
+    "RowLinear",
+    "Seam",
+    "Span",
+    "TensorParallel",
+    "Zero",
+    "batch",
+    "characters",
+    "decode",
+    "encode",
+    "group_of",
+    "mesh",
+    "share",
+    "small",
+    "text",
+    "utilisation",
+    "weigh",
+]
