@@ -7,17 +7,20 @@ from ._ledger import Ledger, Line
 from ._own import record_own
 from ._phase import phase
 from ._published import published
+from ._spans import Clock, Span, utilisation
 from ._sweep import sizes, sweep
 from ._table import Row, Sweep
 from ._traffic import Traffic, traffic
 
 __all__ = [
+    "Clock",
     "Fit",
     "Issued",
     "Ledger",
     "Line",
     "MeasureError",
     "Row",
+    "Span",
     "Sweep",
     "Traffic",
     "fit",
@@ -27,5 +30,6 @@ __all__ = [
     "sizes",
     "sweep",
     "traffic",
+    "utilisation",
     "watch",
 ]

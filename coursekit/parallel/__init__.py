@@ -7,7 +7,6 @@ ranks: call them inside `Ranks.run`, a ``%%ranks`` cell, or a script under torch
 from ._errors import ParallelError
 from ._group import group_of, mesh
 from ._rows import share, weigh
-from ._spans import Clock, Span, utilisation
 from .data import Bucketed, DataParallel, Flat, Naive
 from .gpt import GPT, small
 from .layerwise import LayerWise
@@ -18,7 +17,6 @@ from .zero import Zero
 __all__ = [
     "GPT",
     "Bucketed",
-    "Clock",
     "ColumnLinear",
     "DataParallel",
     "Flat",
@@ -27,7 +25,6 @@ __all__ = [
     "ParallelError",
     "RowLinear",
     "Seam",
-    "Span",
     "TensorParallel",
     "Zero",
     "batch",
@@ -39,6 +36,5 @@ __all__ = [
     "share",
     "small",
     "text",
-    "utilisation",
     "weigh",
 ]

@@ -14,10 +14,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from coursekit.measure import Clock
+
 from ._errors import ParallelError
 from ._group import group_of
 from ._same import Unmoved, check_same, unique
-from ._spans import Clock
 
 MIB = 1 << 20
 
@@ -115,7 +116,7 @@ class Bucketed(DataParallel):
         compress: a dtype such as ``torch.bfloat16``: buckets travel in it, half the bytes of fp32,
             and the sums are rounded to it.
 
-    `clock` holds the last step's spans: each bucket's way from its launch to its end.
+    `clock` has a span for each bucket, from its launch to its end; `clock.clear()` forgets them.
     """
 
     def __init__(
@@ -174,8 +175,6 @@ class Bucketed(DataParallel):
     def _launch_ready(self) -> None:
         """Launch full buckets in order: every rank must issue its collectives in the same order."""
         while self._next < len(self.buckets) and not self.buckets[self._next].waits_for:
-            if self._next == 0:
-                self.clock.spans.clear()
             self.buckets[self._next].launch(self.group, self.clock)
             self._next += 1
 

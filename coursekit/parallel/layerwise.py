@@ -13,12 +13,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from coursekit.comm import connect
-from coursekit.measure import phase
+from coursekit.measure import Clock, phase
 
 from ._errors import ParallelError
 from ._group import group_of
 from ._same import check_same
-from ._spans import Clock
 from .gpt import GPT
 
 _PHASES = {"activations": "forward", "gradients": "backward"}
@@ -34,7 +33,7 @@ class LayerWise(nn.Module):
         group: a process group or one axis of a mesh; all ranks by default.
 
     Attributes:
-        clock: when this rank computed and communicated, since the last `clock.spans.clear()`.
+        clock: when this rank computed and communicated, since the last `clock.clear()`.
         blocks: the numbers of this rank's blocks.
 
     Raises:

@@ -76,12 +76,20 @@ def sent(op: str, size: int, ranks: int) -> int:
 
 
 def dp_volume(
-    shape: Model, ranks: int, *, calls: int = 1, itemsize: int = 4, tp: int = 1
+    shape: Model,
+    ranks: int,
+    *,
+    calls: int = 1,
+    itemsize: int = 4,
+    tp: int = 1,
+    phase: str = "backward",
 ) -> list[Volume]:
-    """Data parallelism: one all-reduce of all gradients, in `calls` pieces; phase ``backward``.
+    """Data parallelism: one all-reduce of all gradients, in `calls` pieces.
 
     Parameters
     ----------
+    phase : {"backward", "step"}
+        ``backward`` where buckets leave early, ``step`` where all is sent after it.
     itemsize : int
         Bytes of a gradient on its way: 2 when compressed to bf16.
     tp : int
@@ -95,7 +103,7 @@ def dp_volume(
     for name, value in (("ranks", ranks), ("calls", calls), ("itemsize", itemsize)):
         positive(name, value)
     size = local_parameters(shape, tp) * itemsize
-    return [Volume("dp", "backward", "all_reduce", size, calls, ranks)]
+    return [Volume("dp", phase, "all_reduce", size, calls, ranks)]
 
 
 def zero_volume(

@@ -13,7 +13,9 @@ from coursekit.show._explorer import memory_explorer
 from coursekit.show.collective import before_after, digit_owners
 from coursekit.show.costs import cost_curves
 from coursekit.show.curves import curves
+from coursekit.show.gantt import gantt
 from coursekit.show.memory import memory_bars
+from coursekit.show.parallel import saturation, shards, stages
 from coursekit.show.player import compare, player
 from coursekit.show.tension import compute_vs_communication
 from coursekit.show.traffic import matrix
@@ -26,10 +28,14 @@ __all__ = [
     "curves",
     "digit_owners",
     "explore",
+    "gantt",
     "matrix",
     "memory_bars",
     "memory_explorer",
     "player",
+    "saturation",
+    "shards",
+    "stages",
 ]
 
 if "PLOTLY_RENDERER" not in os.environ:

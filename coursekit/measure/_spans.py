@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -25,15 +26,24 @@ class Span(NamedTuple):
 
 
 class Clock:
-    """Collects the spans of one rank."""
+    """Collects the spans of one rank: the last thousand."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
-        self.spans: list[Span] = []
+        self._spans: deque[Span] = deque(maxlen=1000)
+
+    @property
+    def spans(self) -> list[Span]:
+        """What was put down, oldest first: a copy."""
+        return list(self._spans)
+
+    def clear(self) -> None:
+        """Forget what was put down."""
+        self._spans.clear()
 
     def add(self, lane: str, kind: str, start: float, end: float, label: str = "") -> None:
         """Put down a span that has ended."""
-        self.spans.append(Span(self.rank, lane, kind, start, end, label))
+        self._spans.append(Span(self.rank, lane, kind, start, end, label))
 
     @contextmanager
     def span(self, lane: str, kind: str, label: str = "") -> Iterator[None]:
