@@ -94,8 +94,8 @@ def mode(name, size):
     return (data, name), plan.dp_volume(SHAPE, size, phase=phase)
 
 
-MODES = ["Naive", "Flat", "Bucketed", "bf16", "zero1", "zero2", "zero3", "zero1m", "zero2m", "zero3m",
-         "layerwise", "tensor", "sequence"]  # fmt: skip
+MODES = ["Naive", "Flat", "Bucketed", "bf16", "zero1", "zero2", "zero3", "zero1m", "zero2m",
+         "zero3m", "layerwise", "tensor", "sequence"]  # fmt: skip
 
 
 def prepare(make, args):

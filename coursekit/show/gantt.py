@@ -62,7 +62,8 @@ def gantt(spans: Sequence[Sequence[Span]]) -> go.Figure:
 def _lines(spans: Sequence[Sequence[Span]]) -> dict[tuple[int, str], str]:
     """The name of each line, by rank and lane."""
     lines: dict[tuple[int, str], str] = {}
-    for rank, (own, share) in enumerate(zip(spans, utilisation(spans), strict=True)):
+    for own, share in zip(spans, utilisation(spans), strict=True):
+        rank = own[0].rank if own else -1
         lanes = {span.lane for span in own}
         for lane in ("compute", "communicate"):
             if lane in lanes:
