@@ -198,7 +198,7 @@ def test_a_clock_and_its_picture():
     clock.add("communicate", "wait", 1.0, 4.0)
     assert measure.utilisation([clock.spans]) == [0.25]
     drawn = show.gantt([clock.spans])
-    assert list(drawn.data[0].y) == ["rank 0 computes, busy 25%"]
+    assert list(drawn.data[0].y) == ["rank 1 computes, busy 25%"]
     clock.clear()
     with pytest.raises(ValueError, match="gantt needs spans"):
         show.gantt([clock.spans])

@@ -85,6 +85,47 @@ def test_calls_posted_together() -> None:
     assert cycle(missing) == (0, 1)
 
 
+def test_a_rank_goes_on_after_it_has_posted() -> None:
+    early = []
+    for rank in range(4):
+        left, right = (rank - 1) % 4, (rank + 1) % 4
+        early.append([("irecv", left), ("send", right), ("wait", 0)])
+    assert deadlock(early) is None
+    assert deadlock(early, buffered=True) is None
+    late = [[("isend", calls[1][1]), ("recv", calls[0][1]), ("wait", 0)] for calls in early]
+    assert deadlock(late) is None
+
+
+def test_it_waits_where_it_says_and_nowhere_else() -> None:
+    program = [
+        [("isend", 1), ("irecv", 2, 5), ("wait", 0), ("recv", 1)],
+        [("irecv", 0), ("recv", 0), ("wait", 0)],
+        [("isend", 1, 9)],
+    ]
+    found = deadlock(program)
+    assert found is not None
+    assert (found.cycle, found.finished) == ((0, 1), (2,))
+    assert [tuple(wait) for wait in found.waits] == [(0, 2, "recv", 1, 0), (1, 1, "recv", 0, 0)]
+    both = deadlock([[("isend", 1), ("irecv", 2), ("wait", 0, 1)], [("recv", 2)], []])
+    assert both is not None
+    assert [(wait.rank, wait.number) for wait in both.waits] == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_receives_posted_together_take_messages_in_order() -> None:
+    ahead = [("irecv", 0), ("irecv", 0), ("wait", 1), ("send", 0), ("wait", 0)]
+    assert deadlock([[("send", 1), ("recv", 1), ("send", 1)], ahead]) is not None
+    assert deadlock([[("send", 1), ("send", 1), ("recv", 1)], ahead]) is None
+
+
+def test_a_message_to_oneself() -> None:
+    assert deadlock([[("irecv", 0), ("send", 0), ("wait", 0)]]) is None
+    found = deadlock([[("send", 0), ("recv", 0)], []])
+    assert str(found) == (
+        "deadlock: rank 0 waits for itself\n  rank 0 waits in its call 0, send to rank 0"
+    )
+    assert deadlock([[("send", 0), ("recv", 0)]], buffered=True) is None
+
+
 @given(schedules(most=9))
 @settings(max_examples=60, deadline=None)
 def test_no_schedule_deadlocks(built: Schedule) -> None:
@@ -102,9 +143,11 @@ def test_a_schedule_one_call_after_another() -> None:
 @pytest.mark.parametrize(
     ("program", "told"),
     [
-        ([[("push", 1)], []], "must be send or recv, got 'push' of rank 0"),
+        ([[("push", 1)], []], "send, recv, isend, irecv or wait, got 'push' of rank 0"),
         ([[("send", 2)], []], "the peer of rank 0 must be a whole number from 0 to 1, got 2"),
-        ([[("send", 0)], []], r"a peer must be another rank, got \('send', 0\) of rank 0"),
+        ([[("send", -1)], []], "the peer of rank 0 must be a whole number from 0 to 1, got -1"),
+        ([[("wait",)], []], r"a wait must name calls.* got \('wait',\) of rank 0 after 0 calls"),
+        ([[("send", 1), ("wait", 1)], []], r"got \('wait', 1\) of rank 0 after 1 calls"),
         ([["send"], []], r"a call must be like \('send', 1\), got 'send' of rank 0"),
         ([[7], []], "a call must be like"),
         ([[[7]], []], "a call must be like"),

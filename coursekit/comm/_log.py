@@ -41,6 +41,10 @@ class Event:
     begun, done : int
         The order of the rank's own doings: when a message was posted and when it was waited for.
         `done` is -1 as long as it was not.
+    awaited : bool
+        Whether the rank has begun to wait for the message.
+    context : str
+        Which communicator or group carried the message: only receives of the same one take it.
     start, end : float
         The same as seconds of the system's monotonic clock.
     number : int
@@ -54,6 +58,8 @@ class Event:
     tag: int = 0
     begun: int = 0
     done: int = -1
+    awaited: bool = False
+    context: str = ""
     start: float = 0.0
     end: float = 0.0
     number: int = -1
@@ -73,6 +79,8 @@ class Log:
         In order.
     notes : list of str
         What could not be followed.
+    ended : bool
+        Whether the recorded block came to its end.
     comm : object
         Of mpi4py: the communicator to call, which records; not sent to the notebook.
     """
@@ -85,6 +93,7 @@ class Log:
     has_output: bool = False
     events: list[Event] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    ended: bool = False
     comm: Any = None
     _clock: int = 0
     _before: Callable[[], None] | None = None
@@ -109,14 +118,16 @@ class Log:
             log: Log = pickle.load(file)
             with contextlib.suppress(EOFError, pickle.UnpicklingError):
                 while True:
-                    log._take(*pickle.load(file))
+                    log._take(pickle.load(file))
         return log
 
-    def _take(self, number: int, event: Event) -> None:
-        if number == len(self.events):
-            self.events.append(event)
+    def _take(self, what: Event | dict[str, Any]) -> None:
+        if isinstance(what, dict):
+            vars(self).update(what)
+        elif what.number == len(self.events):
+            self.events.append(what)
         else:
-            self.events[number] = event
+            self.events[what.number] = what
 
     def _write(self, what: Any) -> None:
         if self._spill is not None:
@@ -131,19 +142,31 @@ class Log:
             event.done, event.end = event.begun, event.start
         event.number = len(self.events)
         self.events.append(event)
-        self._write((event.number, event))
+        self._write(event)
         return event
+
+    def wait(self, event: Event) -> None:
+        """The rank begins to wait for a message."""
+        if event.done < 0 and not event.awaited:
+            event.awaited = True
+            self._write(event)
 
     def finish(self, event: Event) -> None:
         """A message was waited for."""
         if event.done < 0:
             event.done, event.end = self._now()
-            self._write((event.number, event))
+            self._write(event)
 
     def note(self, words: str) -> None:
         """Remember what could not be followed, once."""
         if words not in self.notes:
             self.notes.append(words)
+            self._write({"notes": self.notes})
+
+    def end(self) -> None:
+        """The recorded block came to its end."""
+        self.ended = True
+        self._write({"ended": True})
 
     def _now(self) -> tuple[int, float]:
         self._clock += 1

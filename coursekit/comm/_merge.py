@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import gcd
 from typing import Any
 
-from coursekit.schedule import Deadlock, Schedule, Transfer, deadlock
+from coursekit.schedule import Deadlock, Schedule, Transfer
 
 from ._errors import CommError
 from ._fold import Act, Piece, fold
@@ -16,6 +16,7 @@ from ._log import Event, Log
 from ._match import Message, match, uneven
 from ._order import Node, number_steps
 from ._pieces import Pieces
+from ._replay import hang, unbuffered
 
 MOST_ALIKE = 512
 
@@ -57,15 +58,12 @@ class Recording:
     @property
     def deadlock(self) -> Deadlock | None:
         """Who waits for whom, when some rank's call never ended; None when all did."""
-        stuck = any(event.done < 0 for log in self.logs for event in log.events)
-        if not stuck:
-            return None
-        return deadlock(_programs(self.logs), buffered=True) or deadlock(_programs(self.logs))
+        return hang(self.logs)
 
     @property
     def deadlock_if_unbuffered(self) -> Deadlock | None:
-        """Who would wait for whom if every send waited for its receiver, as large ones do."""
-        return deadlock(_programs(self.logs))
+        """Who would wait for whom if every send waited for its receive, as large ones do."""
+        return unbuffered(self.logs)
 
     def __repr__(self) -> str:
         lines = [f"recorded: {self.schedule!r}", *self.unmatched, *self.notes]
@@ -254,22 +252,3 @@ def _times(nodes: Sequence[Node]) -> list[tuple[int, int, int, float, float]]:
         rows.append((node.step, src, dst, sent[0].event.start, got[0].event.end))
     zero = min((row[3] for row in rows), default=0.0)
     return sorted((step, src, dst, a - zero, b - zero) for step, src, dst, a, b in rows)
-
-
-def _programs(logs: Sequence[Log]) -> list[list[list[tuple[str, int, int]]]]:
-    """For every rank its calls; those that were posted before one was waited for are together."""
-    return [_batches(log) for log in logs]
-
-
-def _batches(log: Log) -> list[list[tuple[str, int, int]]]:
-    batches: list[list[tuple[str, int, int]]] = []
-    closes = -1
-    calls = [e for e in log.events if e.kind in ("send", "recv") and e.peer >= 0]
-    for event in calls:
-        if not batches or (0 <= closes < event.begun):
-            batches.append([])
-            closes = -1
-        batches[-1].append((event.kind, event.peer, max(event.tag, 0)))
-        if event.done >= 0:
-            closes = event.done if closes < 0 else min(closes, event.done)
-    return batches

@@ -14,12 +14,12 @@ from .tensor import ColumnLinear, RowLinear, Seam, TensorParallel
 from .text import batch, characters, decode, encode, text
 from .zero import Zero
 
-__all__ = [
-    "GPT",
+__all__ = [  # noqa: RUF022  # plain order, as everywhere
     "Bucketed",
     "ColumnLinear",
     "DataParallel",
     "Flat",
+    "GPT",
     "LayerWise",
     "Naive",
     "ParallelError",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,10 +13,11 @@ from coursekit.schedule._schedule import Schedule
 __all__ = ["Call", "Deadlock", "Wait", "deadlock", "programs"]
 
 OTHER = {"send": "recv", "recv": "send"}
+BLOCKS = {"send": True, "recv": True, "isend": False, "irecv": False}
 
 
 class Call(NamedTuple):
-    """One operation of a rank: `kind` is send or recv, `peer` the other rank."""
+    """One operation of a rank: `kind` is send, recv, isend or irecv, `peer` the other rank."""
 
     kind: str
     peer: int
@@ -54,7 +55,10 @@ class Deadlock:
     finished: tuple[int, ...]
 
     def __str__(self) -> str:
-        if self.cycle:
+        if len(self.cycle) == 1:
+            head = f"deadlock: rank {self.cycle[0]} waits for itself"
+            shown = [self._toward(*self.cycle, *self.cycle)]
+        elif self.cycle:
             circle = " -> ".join(str(rank) for rank in (*self.cycle, self.cycle[0]))
             head = f"deadlock: ranks {circle} wait for each other"
             shown = [self._toward(*pair) for pair in _pairs(self.cycle)]
@@ -97,96 +101,100 @@ def deadlock(program: Schedule | Sequence[Any], *, buffered: bool = False) -> De
 
     Args:
         program: for every rank its calls in order, each blocking: `[("send", 1), ("recv", 1)]`,
-            or with a tag `("send", 1, 7)`. A list among them is posted together and waited for
+            or with a tag `("send", 1, 7)`. After `("isend", 1)` or `("irecv", 1)` the rank goes on,
+            until `("wait", 0)` waits for its call 0; `("wait", 0, 1)` waits for two. Calls are
+            counted from 0, waits not. A list among the calls is posted together and waited for
             together: `[[("send", 1), ("recv", 1)]]`. A schedule stands for `programs(schedule)`.
-        buffered: False: a send waits until it is received, as large messages do. True: a send
-            returns at once, as small ones may.
+        buffered: False: a send is over when its receive has been posted, as large messages are.
+            True: it is over at once, as small ones may be.
 
     Returns:
         The deadlock, or None if all ranks come to their end.
 
     Raises:
-        ScheduleError: a call is neither send nor recv, or its peer is not another rank.
+        ScheduleError: a call of another kind, a peer that is no rank, or a wait for a call that
+            was not posted before.
     """
     given = programs(program) if isinstance(program, Schedule) else program
-    run = _Run(
-        [_Rank(rank, _batches(rank, calls, len(given))) for rank, calls in enumerate(given)],
-        buffered,
-    )
-    run.to_the_end()
-    return _verdict(run.ranks)
+    ranks = [_Rank(rank, _parts(rank, calls, len(given))) for rank, calls in enumerate(given)]
+    _Run(ranks, buffered).to_the_end()
+    return _verdict(ranks)
+
+
+class _Part(NamedTuple):
+    """What a rank does at once: calls that it posts, then the numbers of those it waits for."""
+
+    posts: tuple[Call, ...]
+    waits: tuple[int, ...]
 
 
 class _Rank:
-    """Where a rank stands: its batches, and the calls of the present one that are not done."""
+    """Where a rank stands: what is left of its program, and the calls that it waits for now."""
 
-    def __init__(self, rank: int, batches: list[list[Call]]) -> None:
+    def __init__(self, rank: int, parts: list[_Part]) -> None:
         self.rank = rank
-        self.batches = batches
-        self.done = 0
-        self.open: dict[int, Call] = {}
-        self.go_on()
-
-    def go_on(self) -> None:
-        """Post the next batch if the present one is done."""
-        if not self.open and self.batches:
-            batch = self.batches.pop(0)
-            self.open = dict(enumerate(batch, self.done))
-            self.done += len(batch)
-
-    def first(self, call: Call) -> int | None:
-        """The number of the first open call that is this one."""
-        return next((number for number, open_ in self.open.items() if open_ == call), None)
+        self.left = deque(parts)
+        self.calls: list[Call] = []
+        self.over: set[int] = set()
+        self.waits: list[int] = []
 
     def finish(self, number: int) -> None:
-        del self.open[number]
-        self.go_on()
+        self.over.add(number)
+        if number in self.waits:
+            self.waits.remove(number)
 
 
 class _Run:
-    """All ranks, and the messages that are under way."""
+    """All ranks, and the calls that have met no counterpart yet."""
 
     def __init__(self, ranks: list[_Rank], buffered: bool) -> None:
         self.ranks = ranks
         self.buffered = buffered
-        self.sent: Counter[tuple[int, int, int]] = Counter()
+        self.posted: dict[tuple[int, Call], deque[int]] = defaultdict(deque)
+        self.awake = deque(ranks)
 
     def to_the_end(self) -> None:
-        # What one rank does wakes its peers only, so only they are looked at again.
-        awake = deque(self.ranks)
-        while awake:
-            rank = awake.popleft()
-            for number, call in list(rank.open.items()):
-                if number in rank.open and self._met(rank, number, call):
-                    awake.extend((self.ranks[call.peer], rank))
+        # What one rank posts wakes its peers only, so only they are looked at again.
+        while self.awake:
+            self._go_on(self.awake.popleft())
 
-    def _met(self, rank: _Rank, number: int, call: Call) -> bool:
-        """Finish a call, and its counterpart, if it can be finished."""
-        peer = self.ranks[call.peer]
-        if not self.buffered:
-            match = peer.first(Call(OTHER[call.kind], rank.rank, call.tag))
-            if match is None:
-                return False
-            peer.finish(match)
-        elif call.kind == "send":
-            self.sent[rank.rank, call.peer, call.tag] += 1
-        elif self.sent[call.peer, rank.rank, call.tag]:
-            self.sent[call.peer, rank.rank, call.tag] -= 1
-        else:
-            return False
+    def _go_on(self, rank: _Rank) -> None:
+        while rank.left and not rank.waits:
+            part = rank.left.popleft()
+            for call in part.posts:
+                self._post(rank, call)
+            rank.waits = [number for number in part.waits if number not in rank.over]
+
+    def _post(self, rank: _Rank, call: Call) -> None:
+        number, peer = len(rank.calls), self.ranks[call.peer]
+        rank.calls.append(call)
+        if self.buffered and call.kind == "send":
+            rank.finish(number)
+        counterparts = self.posted[peer.rank, Call(OTHER[call.kind], rank.rank, call.tag)]
+        if not counterparts:
+            self.posted[rank.rank, call].append(number)
+            return
         rank.finish(number)
-        return True
+        peer.finish(counterparts.popleft())
+        self.awake.append(peer)
 
 
-def _batches(rank: int, program: Iterable[Any], size: int) -> list[list[Call]]:
-    batches = []
+def _parts(rank: int, program: Iterable[Any], size: int) -> list[_Part]:
+    parts: list[_Part] = []
+    posted = 0
     for entry in program:
+        if _is_call(entry) and entry[0] == "wait":
+            parts.append(_Part((), _waits(rank, entry, posted)))
+            continue
         calls = [entry] if _is_call(entry) else entry
         if not isinstance(calls, Sequence) or isinstance(calls, str):
             raise _no_call(rank, entry)
-        if calls:
-            batches.append([_call(rank, call, size) for call in calls])
-    return batches
+        checked = [_call(rank, call, size) for call in calls]
+        waits = tuple(n for n, call in enumerate(checked, posted) if BLOCKS[call.kind])
+        posts = tuple(call._replace(kind=call.kind.removeprefix("i")) for call in checked)
+        parts.append(_Part(posts, waits))
+        posted += len(posts)
+    return parts
 
 
 def _is_call(entry: Any) -> bool:
@@ -201,24 +209,33 @@ def _call(rank: int, call: Any, size: int) -> Call:
     if not _is_call(call) or len(call) not in (2, 3):
         raise _no_call(rank, call)
     kind, peer, tag = Call(*call)
-    if kind not in OTHER:
+    if kind not in BLOCKS:
         raise ScheduleError(
-            f"a call must be send or recv, got {kind!r} of rank {rank}; {near(kind, OTHER)}"
+            f"a call must be send, recv, isend, irecv or wait, got {kind!r} of rank {rank}; "
+            f"{near(kind, BLOCKS)}"
         )
-    if whole(peer, f"the peer of rank {rank}", 0, size - 1) == rank:
-        raise ScheduleError(f"a peer must be another rank, got {call!r} of rank {rank}")
-    return Call(kind, peer, tag)
+    return Call(kind, whole(peer, f"the peer of rank {rank}", 0, size - 1), tag)
+
+
+def _waits(rank: int, entry: tuple[Any, ...], posted: int) -> tuple[int, ...]:
+    numbers = entry[1:]
+    if not numbers or any(number not in range(posted) for number in numbers):
+        raise ScheduleError(
+            f"a wait must name calls that its rank posted before, got {entry!r} of rank {rank} "
+            f"after {posted} calls; they are counted from 0, like ('wait', 0)"
+        )
+    return numbers
 
 
 def _verdict(ranks: list[_Rank]) -> Deadlock | None:
-    waits = [Wait(rank.rank, number, *call) for rank in ranks for number, call in rank.open.items()]
+    waits = [Wait(rank.rank, n, *rank.calls[n]) for rank in ranks for n in rank.waits]
     if not waits:
         return None
     after: dict[int, list[int]] = {}
     for wait in waits:
         after.setdefault(wait.rank, []).append(wait.peer)
     cycles = [cycle for rank in after if (cycle := _circle(rank, after))]
-    finished = tuple(rank.rank for rank in ranks if not rank.open)
+    finished = tuple(rank.rank for rank in ranks if not rank.waits)
     return Deadlock(min(cycles, key=len, default=()), tuple(waits), finished)
 
 
