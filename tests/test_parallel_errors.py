@@ -236,3 +236,13 @@ def test_pictures_say_what_they_were_given():
     drawn = show.saturation({2: 1 << 20, 4: 3 << 19}, {2: 1 << 20}, 1 << 21)
     assert list(drawn.data[0].y) == [1.0, 1.5]
     assert list(drawn.data[1].y) == [2.0, 6.0]
+
+
+def test_an_error_shows_the_learners_line_and_none_of_ours(four):
+    def mine():
+        parallel.mesh(dp=3)
+
+    words = told(four, mine)
+    assert "parallel.mesh(dp=3)" in words
+    assert "coursekit.parallel.ParallelError: the degrees'" in words
+    assert "_group.py" not in words

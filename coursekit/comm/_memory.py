@@ -32,6 +32,14 @@ class Memories:
                 return Range(number, address - start, address - start + nbytes)
         return None
 
+    def touched(self, value: Any) -> int | None:
+        """The memory that a tensor reaches into, also one in several pieces; None if unknown."""
+        first, end = _reach(value)
+        for number, (start, stop, _) in enumerate(self._known):
+            if first < stop and start < end:
+                return number
+        return None
+
     def get(self, value: Any) -> Range:
         """The same; memory that is new is remembered as a temporary one."""
         found = self.find(value)
@@ -50,11 +58,26 @@ def extent(value: Any) -> tuple[int, int]:
     return int(value.__array_interface__["data"][0]), int(value.nbytes)
 
 
+def is_array(value: Any) -> bool:
+    """Whether it is a torch tensor or a numpy array, or like one."""
+    return hasattr(value, "data_ptr") or hasattr(value, "__array_interface__")
+
+
 def contiguous(value: Any) -> bool:
     """Whether a tensor or an array lies in one piece."""
     if hasattr(value, "is_contiguous"):
         return bool(value.is_contiguous())
     return bool(value.flags.c_contiguous)
+
+
+def _reach(tensor: Any) -> tuple[int, int]:
+    """The first address and the one after the last."""
+    first = int(tensor.data_ptr())
+    if not tensor.numel():
+        return first, first
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum((length - 1) * stride for length, stride in steps)
+    return first, first + (last + 1) * int(tensor.itemsize)
 
 
 def _whole(value: Any) -> tuple[Any, int, int]:

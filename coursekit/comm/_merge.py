@@ -12,6 +12,7 @@ from coursekit.schedule import Deadlock, Schedule, Transfer
 
 from ._errors import CommError
 from ._fold import Act, Piece, fold
+from ._itself import moved
 from ._log import Event, Log
 from ._match import Message, match, uneven
 from ._order import Node, number_steps
@@ -98,6 +99,7 @@ def merge(
     """
     logs = _checked(logs)
     messages, unmatched = match(logs)
+    given, (logs, messages) = logs, moved(logs, messages)
     notes = list(dict.fromkeys(f"rank {log.rank}: {n}" for log in logs for n in log.notes))
     notes += [words for message in messages if (words := uneven(message))]
     schedule, nodes, lengths = _scheduled(logs, messages, Pieces(logs, messages), collective, root)
@@ -113,7 +115,7 @@ def merge(
             )
     itemsize = logs[0].itemsize
     times = _times(nodes)
-    return Recording(schedule, lengths, itemsize, times, unmatched, notes, logs, error)
+    return Recording(schedule, lengths, itemsize, times, unmatched, notes, given, error)
 
 
 def _scheduled(

@@ -9,7 +9,7 @@ from typing import Any
 
 from ._errors import CommError
 from ._log import Event, Log
-from ._memory import Memories, contiguous
+from ._memory import Memories, contiguous, is_array
 from ._values import Values
 
 _active = threading.local()
@@ -22,7 +22,9 @@ def record(
     """Note every message of the block, and what becomes of the data on this rank.
 
     Recorded are torch's `send recv isend irecv batch_isend_irecv` on any group, `execute`, and
-    `Send Recv Isend Irecv Sendrecv` of the mpi4py communicator that stands at `log.comm`.
+    sends and receives of buffers (`Send Ssend Bsend Rsend`, their forms with `I`, `Recv Irecv
+    Sendrecv Sendrecv_replace`) of the mpi4py communicator that stands at `log.comm`, and of what
+    its `Split` and `Dup` make.
     What is added or copied is seen for torch tensors, which MPI takes as well. Of a numpy buffer
     it is concluded from the values before and after. Collectives are not taken apart.
 
@@ -46,7 +48,8 @@ def record(
     Raises
     ------
     CommError
-        A recording inside a recording, a buffer in several pieces, or no process group.
+        A recording inside a recording, a buffer in several pieces or of another kind, or no
+        process group.
 
     Examples
     --------
@@ -60,6 +63,11 @@ def record(
     if getattr(_active, "log", None) is not None:
         raise CommError("a recording cannot begin inside another one; end the first with block")
     for part in (buffer,) if output is None else (buffer, output):
+        if not is_array(part):
+            raise CommError(
+                "a recorded buffer must be a torch tensor or a numpy array, got "
+                f"{type(part).__name__}; pass numpy.frombuffer(buffer, dtype)"
+            )
         if not contiguous(part):
             raise CommError("a recorded buffer must be contiguous; pass buffer.contiguous()")
     rank, size = _place(comm)
@@ -118,7 +126,7 @@ class Tape:
         """Whether this is the thread that records."""
         return threading.get_ident() == self._thread
 
-    def posted(self, kind: str, buffer: Any, peer: int, tag: int) -> Event:
+    def posted(self, kind: str, buffer: Any, peer: int, tag: int, context: str = "") -> Event:
         """A message begins."""
         if not contiguous(buffer):
             self.log.note("a message's buffer does not lie in one piece; its bytes are not known")
@@ -132,12 +140,20 @@ class Tape:
             self._values.look()
             if kind == "send" and place.memory:
                 self._values.origin(place, buffer)
-        event = self.log.add(Event(kind, place, peer=peer, tag=tag))
+        event = self.log.add(Event(kind, place, peer=peer, tag=tag, context=context))
         self._buffers[id(event)] = buffer
         return event
 
-    def finished(self, event: Event) -> None:
+    def waits(self, *events: Event | None) -> None:
+        """The rank begins to wait for messages."""
+        for event in events:
+            if event is not None:
+                self.log.wait(event)
+
+    def finished(self, event: Event | None) -> None:
         """The message is over."""
+        if event is None:
+            return
         self.log.finish(event)
         if event.kind == "recv" and self._values is not None:
             self._values.came(event.place, self._buffers[id(event)])
@@ -146,6 +162,11 @@ class Tape:
     def pending(self, request: Any, event: Event) -> None:
         """The message is over when `request` has been waited for; keeps the request alive."""
         self._open[id(request)] = event, request
+
+    def waiting(self, request: Any) -> None:
+        """Somebody begins to wait for a request."""
+        if id(request) in self._open:
+            self.log.wait(self._open[id(request)][0])
 
     def waited(self, request: Any) -> None:
         """Somebody has waited for a request."""
@@ -172,6 +193,7 @@ class Tape:
                 self.finished(event)
         if self._values is not None:
             self._values.look()
+        self.log.end()
 
 
 @contextlib.contextmanager
@@ -226,6 +248,8 @@ def _from_anybody(call: Any, tape: Tape) -> Any:
 
 def _wait(call: Any, tape: Tape) -> Any:
     def waited(self: Any, *args: Any) -> Any:
+        if tape.here():
+            tape.waiting(self)
         done = call(self, *args)
         if tape.here():
             tape.waited(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from coursekit.schedule import Deadlock, deadlock
 
@@ -31,27 +31,35 @@ def unbuffered(logs: Sequence[Log]) -> Deadlock | None:
 
 
 def _replayed(logs: Sequence[Log], ended: bool) -> Deadlock | None:
-    calls = {log.rank: _calls(log) for log in logs}
-    # A receive took one message, whatever tags it would have taken: each message gets its own.
-    own = {id(e): n for n, e in enumerate(e for events in calls.values() for e in events)}
-    own.update({id(m.got): own[id(m.sent)] for m in pairs(logs) if id(m.got) in own})
-    found = deadlock([list(_program(calls[log.rank], own, ended)) for log in logs])
+    met = pairs(logs)
+    sources = {id(m.got): m.src for m in met}
+    calls = [[c for e in log.events if (c := _call(e, sources)) is not None] for log in logs]
+    # A receive may take several tags, and communicators may share them: here each message has one.
+    own = {id(c.event): number for number, c in enumerate(c for mine in calls for c in mine)}
+    own.update({id(m.got): own[id(m.sent)] for m in met})
+    found = deadlock([list(_program(mine, own, ended)) for mine in calls])
     if found is None:
         return None
-    tags = {(rank, n): max(e.tag, 0) for rank, events in calls.items() for n, e in enumerate(events)}
-    waits = tuple(wait._replace(tag=tags[wait.rank, wait.number]) for wait in found.waits)
-    return replace(found, waits=waits)
+    waits = [w._replace(tag=max(calls[w.rank][w.number].event.tag, 0)) for w in found.waits]
+    return replace(found, waits=tuple(waits))
 
 
-def _calls(log: Log) -> list[Event]:
-    return [e for e in log.events if e.kind in ("send", "recv") and e.peer >= 0]
+class _Call(NamedTuple):
+    event: Event
+    peer: int
 
 
-def _program(calls: Sequence[Event], own: dict[int, int], ended: bool) -> Iterator[Entry]:
+def _call(event: Event, sources: dict[int, int]) -> _Call | None:
+    """A message's end; none for a receive from anybody that got nothing."""
+    peer = sources.get(id(event), event.peer)
+    return _Call(event, peer) if event.kind in ("send", "recv") and peer >= 0 else None
+
+
+def _program(calls: Sequence[_Call], own: dict[int, int], ended: bool) -> Iterator[Entry]:
     """A rank's posts and waits in the order in which they were."""
     entries: list[tuple[int, Entry]] = []
-    for number, event in enumerate(calls):
-        entries.append((event.begun, (f"i{event.kind}", event.peer, own[id(event)])))
+    for number, (event, peer) in enumerate(calls):
+        entries.append((event.begun, (f"i{event.kind}", peer, own[id(event)])))
         if ended and event.done >= 0:
             entries.append((event.done, ("wait", number)))
     for _, entry in sorted(entries):
@@ -60,8 +68,8 @@ def _program(calls: Sequence[Event], own: dict[int, int], ended: bool) -> Iterat
         yield ("wait", *last)
 
 
-def _last(calls: Sequence[Event]) -> list[int]:
+def _last(calls: Sequence[_Call]) -> list[int]:
     """The calls in which a rank still is: those that it waits for, or all where that is unseen."""
-    still = [(number, event) for number, event in enumerate(calls) if event.done < 0]
+    still = [(number, event) for number, (event, _) in enumerate(calls) if event.done < 0]
     awaited = [number for number, event in still if event.awaited]
     return awaited or [number for number, _ in still]

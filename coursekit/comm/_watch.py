@@ -33,15 +33,19 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         if func.namespace == "aten":
-            self._follow(func.overloadpacket.__name__, args, out)
+            self._follow(func.overloadpacket.__name__, args, out, _written(func, args, kwargs))
         elif func.namespace == "c10d" and func.overloadpacket.__name__ not in _MESSAGES:
             name = func.overloadpacket.__name__.strip("_")
             self._log.note(f"the collective {name} of torch is not taken apart")
         return out
 
-    def _follow(self, name: str, args: Sequence[Any], out: Any) -> None:
+    def _follow(self, name: str, args: Sequence[Any], out: Any, written: Sequence[Any]) -> None:
         plain = name.rstrip("_")
-        if name in _ZEROS or (name in ("fill_", "full") and _is_zero(args[1])):
+        if plain in (*_COMBINE, "div") and len(args) > 1 and not _is_many(args[1]):
+            self._scale(args[0], out)
+        elif any(self._in_pieces(target) for target in written):
+            self._doubt(name, written)
+        elif name in _ZEROS or (name in ("fill_", "full") and _is_zero(args[1])):
             self._memories.blank.add(self._memories.get(out))
         elif name == "copy_":
             self._move("copy", args[1], args[0])
@@ -52,16 +56,18 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif plain in _COPY:
             self._move("copy", args[0], out)
         elif plain in _COMBINE and len(args) > 1:
-            if _is_tensor(args[1]) and args[1].dim():
-                self._combine(args[0], args[1], out)
-            else:
-                self._scale(args[0], out)
-        elif name == "div":
-            self._scale(args[0], out)
-        elif name.endswith("_") and plain != "div" and args:
-            place = self._known(args[0])
-            if place is not None and (name not in _FRESH or place.memory == 0):
+            self._combine(args[0], args[1], out)
+        else:
+            self._doubt(name, written)
+
+    def _doubt(self, name: str, written: Sequence[Any]) -> None:
+        for target in written:
+            memory = self._memories.touched(target)
+            if memory == 0 or (memory is not None and name not in (*_FRESH, "zero_")):
                 self._log.note(f"torch's {name} changed memory in a way that is not followed")
+
+    def _in_pieces(self, value: Any) -> bool:
+        return self._known(value) is None and self._memories.touched(value) is not None
 
     def _scale(self, value: Any, out: Any) -> None:
         """A number as second operand, as in an average, changes nobody's share."""
@@ -142,6 +148,20 @@ def _over_rows(args: Sequence[Any]) -> bool:
 
 def _is_zero(value: Any) -> bool:
     return not _is_tensor(value) and value == 0
+
+
+def _is_many(value: Any) -> bool:
+    return _is_tensor(value) and value.dim() > 0
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """The tensors that an operation changes, by its schema: in place, or as `out`."""
+    found: list[Any] = []
+    for number, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[number] if number < len(args) else kwargs.get(argument.name)
+            found += value if isinstance(value, list | tuple) else [value]
+    return [value for value in found if _is_tensor(value)]
 
 
 def _is_tensor(value: Any) -> bool:

@@ -140,7 +140,7 @@ def _note(mine: Iterable[Issued], recorded: Sequence[Issued]) -> str:
     asked = {call.op for call in mine}
     booked = {call.op for call in recorded}
     if recorded and "reduce_scatter" in asked and "reduce_scatter" not in booked:
-        return "Gloo ran reduce_scatter as all_reduce: twice the bytes on the wire"
+        return "Gloo ran reduce_scatter as all_reduce: that part has twice the bytes on the wire"
     return ""
 
 

@@ -63,7 +63,8 @@ def record_own(
             logs = ranks.run(_run, function, *how, **limit)
         except RanksHung as hung:
             error = hung
-            logs = [_left(folder, rank, ranks.size, elements, chunks) for rank in range(ranks.size)]
+            plan = (ranks.size, elements, values(0, 1, dtype).itemsize, chunks or ranks.size)
+            logs = [_left(folder, Log(rank, *plan)) for rank in range(ranks.size)]
     found = merge(logs, collective, root=root, error=error)
     if collective == "all_reduce" and error is None and not any(WRONG in n for n in found.notes):
         _doubt(found)
@@ -136,11 +137,10 @@ def _complaint(buffer: Any, collective: str, log: Log, dtype: str) -> str:
     )
 
 
-def _left(folder: str, rank: int, size: int, elements: int, chunks: int | None) -> Log:
+def _left(folder: str, blank: Log) -> Log:
     """What a rank had done when it was stopped."""
-    path = f"{folder}/{rank}"
+    path = f"{folder}/{blank.rank}"
     if Path(path).exists():
         return Log.recover(path)
-    log = Log(rank, size, elements, 4, chunks or size)
-    log.note("what it had done is not known: it had not begun, or runs on another machine")
-    return log
+    blank.note("what it had done is not known: it had not begun, or runs on another machine")
+    return blank

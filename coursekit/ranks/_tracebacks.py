@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 _OWN = str(Path(__file__).parent)
+_PACKAGE = _OWN.rpartition("ranks")[0]
 _CELL = re.compile(r"ipykernel_\d+[/\\](\d+)\.py$")
 
 
@@ -88,10 +89,17 @@ def pack(error: BaseException) -> Failure:
     if cause is None and not error.__suppress_context__:
         cause, link = error.__context__, "While handling the above exception, this one was raised:"
     says = "".join(traceback.format_exception_only(error)).rstrip()
+    module = type(error).__module__
+    frames = _frames(error.__traceback__)
+    if module.startswith("coursekit."):
+        # A rule was broken: the learner's line matters, not ours; and the name as it is imported.
+        says = says.replace(module, module.partition("._")[0], 1)
+        while len(frames) > 1 and frames[-1].file.startswith(_PACKAGE):
+            frames = frames[:-1]
     return Failure(
         type_name=type(error).__name__,
         says=says,
-        frames=_frames(error.__traceback__),
+        frames=frames,
         cause=pack(cause) if cause is not None else None,
         link=link,
     )

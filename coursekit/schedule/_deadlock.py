@@ -63,7 +63,8 @@ class Deadlock:
             head = f"deadlock: ranks {circle} wait for each other"
             shown = [self._toward(*pair) for pair in _pairs(self.cycle)]
         else:
-            head = f"hang: {ranks_text(self.finished)} came to the end, others still wait"
+            ended = f"{ranks_text(self.finished)} came to the end, others still wait"
+            head = f"hang: {ended if self.finished else 'ranks wait for others in vain'}"
             shown = list(self.waits)
         return "\n  ".join([head, *(str(wait) for wait in shown)])
 
