@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from coursekit.i18n import text
 from coursekit.plan import Volume
 from coursekit.plan.volume import sent
 
@@ -65,17 +66,18 @@ class Ledger:
         return all(line.predicted == line.issued for line in self.lines)
 
     def _cells(self) -> list[list[str]]:
-        head = ["mode", "phase", "predicted", "issued", "on the wire", "calls of rank 0"]
+        heads = ("mode", "phase", "predicted", "issued", "wire", "calls")
+        head = [text(f"ledger.{name}") for name in heads]
         rows = [
-            [i.group, i.phase, _told(i.predicted), _told(i.issued), "", i.calls] for i in self.lines
+            [i.group, _phase(i.phase), _told(i.predicted), _told(i.issued), "", i.calls] for i in self.lines
         ]
-        total = ["all", "", _told(self.predicted), _told(self.issued), _told(self.wire), ""]
+        total = [text("ledger.all"), "", _told(self.predicted), _told(self.issued), _told(self.wire), ""]
         return [head, *rows, total]
 
     def __repr__(self) -> str:
         table = self._cells()
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = ["bytes that all ranks together send, in one step"]
+        lines = [text("ledger.title")]
         for row in table:
             cells = [c.ljust(w) if n in (0, 1, 5) else c.rjust(w)
                      for n, (c, w) in enumerate(zip(row, widths, strict=True))]  # fmt: skip
@@ -93,7 +95,7 @@ class Ledger:
         )
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self._notes())
         told = f"<table><tr>{top}</tr>{rows}</table>" + (f"<ul>{notes}</ul>" if notes else "")
-        return f"<p>bytes that all ranks together send, in one step</p>{told}"
+        return f"<p>{html.escape(text('ledger.title'))}</p>{told}"
 
 
 def ledger(
@@ -104,9 +106,11 @@ def ledger(
     wire: int | None = None,
 ) -> Ledger:
     """See `Traffic.ledger`."""
+    volumes = list(volumes)
     planned = _planned(volumes, groups or {})
-    names = {key[0] for key in planned}
-    only = next(iter(names)) if len(names) == 1 else "world"
+    # An axis that has all ranks is the default group to torch.
+    whole = {volume.group for volume in volumes if volume.ranks == len(calls)}
+    only = whole.pop() if len(whole) == 1 else "world"
     amounts: dict[Key, Fraction] = dict.fromkeys(planned, Fraction())
     for rank in calls:
         for call in rank:
@@ -114,7 +118,8 @@ def ledger(
             amounts[key] = amounts.get(key, Fraction()) + sent_by_one(call)
     lines = []
     for (group, phase), amount in amounts.items():
-        mine = [c for c in calls[0] if c.phase == phase and c.group in (group, "world")]
+        names = (group, "world") if group == only else (group,)
+        mine = [c for c in calls[0] if c.phase == phase and c.group in names]
         predicted = planned.get((group, phase), 0 if planned else None)
         note = _note(mine, recorded)
         lines.append(Line(group, phase, _words(mine), predicted, _whole(amount), note))
@@ -140,7 +145,7 @@ def _note(mine: Iterable[Issued], recorded: Sequence[Issued]) -> str:
     asked = {call.op for call in mine}
     booked = {call.op for call in recorded}
     if recorded and "reduce_scatter" in asked and "reduce_scatter" not in booked:
-        return "Gloo ran reduce_scatter as all_reduce: that part has twice the bytes on the wire"
+        return text("ledger.gloo")
     return ""
 
 
@@ -151,9 +156,15 @@ def _words(mine: Iterable[Issued]) -> str:
     return ", ".join(f"{n} x {op}" for op, n in counts.items())
 
 
+def _phase(name: str) -> str:
+    """The word for a phase; a name of the learner's own stays."""
+    known = name in ("forward", "backward", "step")
+    return text(f"ledger.{name}") if known else name
+
+
 def _whole(amount: Fraction) -> int:
     return round(amount)
 
 
 def _told(amount: int | None) -> str:
-    return "not known" if amount is None else f"{amount:,}"
+    return text("ledger.unknown") if amount is None else f"{amount:,}"

@@ -88,7 +88,7 @@ def _bars(kind: str, spans: list[Span], lines: dict[tuple[int, str], str], zero:
             "opacity": 0.6 if kind == "all_reduce" else 1,
             "line": {"width": 1.5 if kind == "all_reduce" else 0, "color": INK},
         },
-        text=[s.label if kind == "all_reduce" else "" for s in spans],
+        text=[s.label.rpartition(" ")[2] if kind == "all_reduce" else "" for s in spans],
         textposition="inside",
         insidetextanchor="start",
         hovertemplate="%{customdata} %{x:.2f} ms",
