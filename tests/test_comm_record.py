@@ -596,3 +596,60 @@ def test_mpi4py_is_recorded_with_tensors_and_with_arrays():
         stuck = measure.record_own(ranks, sends_first, 1 << 20, mpi=True, timeout=4)
         assert set(stuck.deadlock.cycle) == {0, 1, 2, 3}
         assert "send to rank 1" in str(stuck.deadlock)
+
+
+def butterfly(x, comm, both_send_first=False):
+    """Pairs of ranks as communicators, where the later rank is the first one."""
+    from mpi4py import MPI
+
+    me = comm.Get_rank()
+    for distance in (1, 2):
+        pair = comm.Split(color=min(me, me ^ distance), key=-me)
+        landing = np.empty_like(x)
+        if pair.Get_rank() == 0 or both_send_first:
+            pair.Ssend([x, x.size, MPI.FLOAT], 1 - pair.Get_rank())
+            pair.Recv([landing, MPI.FLOAT], 1 - pair.Get_rank())
+        else:
+            pair.Recv(landing, 0)
+            pair.Ssend([x, x.size, MPI.FLOAT], 0)
+        x += np.frombuffer(landing, "f4")
+
+
+def halves(x, comm):
+    """What a rank sends itself, and counts that leave a part out."""
+    from mpi4py import MPI
+
+    me = comm.Get_rank()
+    landing = bytearray(8)
+    request = comm.Irecv(landing, me)
+    comm.Send([x, 2, MPI.FLOAT], me)
+    request.Wait()
+    assert (np.frombuffer(landing, "f4") == x[:2]).all()
+
+
+@pytest.mark.needs("mpirun")
+def test_mpi4py_groups_counts_and_synchronous_sends_are_followed():
+    def recorded(program):
+        x = (np.arange(6) * 3 + comm.Get_rank() * 7 + 1).astype("f4")
+        with record(x, comm=comm) as log:
+            program(x, log.comm)
+        return log
+
+    def stuck(x, comm):
+        butterfly(x.numpy(), comm, both_send_first=True)
+
+    with clean_ranks(4, launcher="mpi") as ranks:
+        pairs = merge(ranks.run(recorded, butterfly))
+        schedule.prove(pairs.schedule)
+        moved = pairs.schedule.matrix() > 0
+        assert [(int(a), int(b)) for a, b in np.argwhere(moved)] == [
+            (a, b) for a in range(4) for b in range(4) if a ^ b in (1, 2)
+        ]
+        assert pairs.notes == []
+        assert pairs.unmatched == []
+        assert pairs.deadlock_if_unbuffered is None
+        alone = merge(ranks.run(recorded, halves))
+        assert alone.unmatched == []
+        assert alone.notes == []
+        hung = measure.record_own(ranks, stuck, 6, mpi=True, timeout=4)
+        assert len(hung.deadlock.cycle) == 2

@@ -29,7 +29,7 @@ def receives_ahead(buffer):
     parts = [torch.empty_like(buffer) for _ in range(size - 1)]
     posted = [dist.irecv(part, left) for part in parts]
     travelling = buffer.clone()
-    for request, part in zip(posted, parts):
+    for request, part in zip(posted, parts, strict=True):
         dist.send(travelling, right)
         request.wait()
         buffer += part

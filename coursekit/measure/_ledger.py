@@ -6,16 +6,12 @@ import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from coursekit.i18n import text
 from coursekit.plan import Volume
 from coursekit.plan.volume import sent
 
 from ._issued import Issued
-
-if TYPE_CHECKING:
-    pass
 
 Key = tuple[str, str]
 
@@ -69,9 +65,17 @@ class Ledger:
         heads = ("mode", "phase", "predicted", "issued", "wire", "calls")
         head = [text(f"ledger.{name}") for name in heads]
         rows = [
-            [i.group, _phase(i.phase), _told(i.predicted), _told(i.issued), "", i.calls] for i in self.lines
+            [i.group, _phase(i.phase), _told(i.predicted), _told(i.issued), "", i.calls]
+            for i in self.lines
         ]
-        total = [text("ledger.all"), "", _told(self.predicted), _told(self.issued), _told(self.wire), ""]
+        total = [
+            text("ledger.all"),
+            "",
+            _told(self.predicted),
+            _told(self.issued),
+            _told(self.wire),
+            "",
+        ]
         return [head, *rows, total]
 
     def __repr__(self) -> str:

@@ -6,23 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from coursekit.comm.names import all_gather_whole, reduce_scatter_whole
+
 Run = Callable[..., Any]
-
-
-def all_gather_whole() -> Run:
-    """Torch's all_gather from one tensor into one: it has a new name since torch 2.13."""
-    import torch.distributed as dist
-
-    found: Run = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    return found
-
-
-def reduce_scatter_whole() -> Run:
-    """Torch's reduce_scatter from one tensor into one: it has a new name since torch 2.13."""
-    import torch.distributed as dist
-
-    found: Run = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-    return found
 
 
 def torch_call(collective: str, work: Any, own: slice) -> Run:

@@ -7,10 +7,11 @@ ranks: call them inside `Ranks.run`, a ``%%ranks`` cell, or a script under torch
 from ._errors import ParallelError
 from ._group import group_of, mesh
 from ._rows import share, weigh
+from ._seam import Seam
 from .data import Bucketed, DataParallel, Flat, Naive
 from .gpt import GPT, small
 from .layerwise import LayerWise
-from .tensor import ColumnLinear, RowLinear, Seam, TensorParallel
+from .tensor import ColumnLinear, RowLinear, TensorParallel
 from .text import batch, characters, decode, encode, text
 from .zero import Zero
 

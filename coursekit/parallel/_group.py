@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from coursekit.comm import connect, execute
+from coursekit.comm.names import all_gather_whole, reduce_scatter_whole
 from coursekit.schedule import Schedule, build
 
 from ._errors import ParallelError
@@ -103,13 +104,13 @@ class Library:
     def reduce_scatter(self, whole: Tensor) -> Tensor:
         """As `Own.reduce_scatter`, in new memory."""
         mine = torch.empty_like(part(whole, self.rank, self.size))
-        _single("reduce_scatter_single", "reduce_scatter_tensor")(mine, whole, group=self.group)
+        reduce_scatter_whole()(mine, whole, group=self.group)
         return mine
 
     def all_gather(self, whole: Tensor) -> None:
         """As `Own.all_gather`."""
         mine = part(whole, self.rank, self.size).clone()
-        _single("all_gather_single", "all_gather_into_tensor")(whole, mine, group=self.group)
+        all_gather_whole()(whole, mine, group=self.group)
 
 
 def collectives(kind: str, group: dist.ProcessGroup) -> Own | Library:
@@ -128,8 +129,3 @@ def part(whole: Tensor, rank: int, size: int) -> Tensor:
 @cache
 def _ring(collective: str, size: int) -> Schedule:
     return build(collective, "ring", size)
-
-
-def _single(new: str, old: str) -> Any:
-    """Torch 2.13 gave the one-tensor collectives new names."""
-    return getattr(dist, new, None) or getattr(dist, old)

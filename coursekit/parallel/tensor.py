@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ._errors import ParallelError
-from ._functions import Copy, Gather, Reduce, Scatter
-from ._group import Library, Own, group_of
-from ._group import collectives as collectives_of
+from ._group import group_of
 from ._same import check_same
+from ._seam import Seam
 from .gpt import GPT, Block
 from .vocab import VocabCrossEntropy, VocabEmbedding, VocabHead, vocab_rows
 
@@ -30,27 +29,6 @@ class Cut:
 
     axis: int
     length: int
-
-
-class Seam:
-    """What surrounds a pair of matrices: f and g, or along the sequence gather and scatter."""
-
-    def __init__(self, group: dist.ProcessGroup, sequence: bool, collectives: str) -> None:
-        self.group, self.sequence = group, sequence
-        self.wires: Own | Library = collectives_of(collectives, group)
-        self.rank, self.size = group.rank(), group.size()
-
-    def enter(self, x: Tensor) -> Tensor:
-        """Before the columns: f, or an all-gather along the sequence."""
-        way = (Gather, self.wires, self.group) if self.sequence else (Copy, self.group)
-        entered: Tensor = way[0].apply(x, *way[1:])  # type: ignore[no-untyped-call]
-        return entered
-
-    def leave(self, x: Tensor) -> Tensor:
-        """After the rows: g, or a reduce-scatter along the sequence."""
-        way = (Scatter, self.wires, self.group) if self.sequence else (Reduce, self.group)
-        left: Tensor = way[0].apply(x, *way[1:])  # type: ignore[no-untyped-call]
-        return left
 
 
 class ColumnLinear(nn.Module):

@@ -5,15 +5,14 @@ Shoeybi et al. 2019, arXiv:1909.08053, section 3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-if TYPE_CHECKING:
-    from .tensor import Seam
+from ._seam import Seam
 
 
 def vocab_rows(whole: Tensor, seam: Seam) -> Tensor:

@@ -15,8 +15,8 @@ import time
 from itertools import pairwise
 
 from coursekit import Ranks
+from coursekit.comm.names import all_gather_whole
 from coursekit.measure import sweep
-from coursekit.measure._library import all_gather_whole
 
 SIZES = (8, 16 << 20)
 BATCHES = 10
