@@ -139,7 +139,7 @@ def test_choices_that_do_not_exist(four):
         lambda: parallel.Naive(gpt(), parallel.mesh(dp=2, tp=2)): "pick one: mesh['dp']",
         lambda: parallel.Naive(gpt(), "dp"): "process group or one axis of a mesh, got str",
         lambda: parallel.TensorParallel(torch.nn.Linear(2, 2)): "cuts a parallel.GPT, got Linear",
-        lambda: parallel.LayerWise(torch.nn.Linear(2, 2)): "cuts a parallel.GPT, got Linear",
+        lambda: parallel.LayerWise(torch.nn.Linear(2, 2)): "cut from a parallel.GPT, got Linear",
         lambda: parallel.TensorParallel(parallel.TensorParallel(gpt()).module): "wrap it once",
         lambda: parallel.Zero(
             parallel.TensorParallel(gpt(), sequence=True), torch.optim.SGD

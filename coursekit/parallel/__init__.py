@@ -11,6 +11,7 @@ from ._seam import Seam
 from .data import Bucketed, DataParallel, Flat, Naive
 from .gpt import GPT, small
 from .layerwise import LayerWise
+from .pipeline import Pipeline
 from .tensor import ColumnLinear, RowLinear, TensorParallel
 from .text import batch, characters, decode, encode, text
 from .zero import Zero
@@ -24,6 +25,7 @@ __all__ = [  # noqa: RUF022  # plain order, as everywhere
     "LayerWise",
     "Naive",
     "ParallelError",
+    "Pipeline",
     "RowLinear",
     "Seam",
     "TensorParallel",

@@ -112,6 +112,8 @@ class Zero(nn.Module):
         """After the backward, or several whose gradients add up: update the weights."""
         if self.stage == 1:
             for unit in self.trained:
+                # What a pipeline's schedule puts off, autograd's hooks have not seen.
+                self._used |= {id(p) for p in unit.params if p.grad is not None}
                 unit.reduce(self.wires)
         problem = self._learn_who_was_used()
         for unit in self.trained:
@@ -260,7 +262,8 @@ def _grouped(module: nn.Module) -> Iterator[tuple[nn.Module, list[list[nn.Parame
 
     Trained and frozen parameters, and different dtypes, make flat tensors of their own.
     """
-    blocks = list(_blocks(module))
+    # A module can be reached in two ways, as a pipeline's is.
+    blocks = list({id(block): block for block in _blocks(module)}.values())
     inside = {id(p) for block in blocks for p in block.parameters()}
     rest = [p for p in unique(module.parameters()) if id(p) not in inside]
     for owner, params in [(module, rest), *((b, unique(b.parameters())) for b in blocks)]:

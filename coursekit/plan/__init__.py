@@ -13,6 +13,7 @@ from coursekit.plan.volume import (
     dp_volume,
     layerwise_volume,
     local_parameters,
+    pipeline_volume,
     tp_volume,
     zero_volume,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "local_parameters",
     "model",
     "models",
+    "pipeline_volume",
     "tp_volume",
     "train_flops",
     "zero_volume",

@@ -1,8 +1,6 @@
 """Model cards: the shape of a transformer, and how many parameters that shape has.
 
-The cards stand in `data/models.yaml` with their published numbers and sources. Three are there:
-Llama-2 7B and 70B (Touvron et al. 2023, arXiv:2307.09288; the cards of their weights say 6.74B
-and 69B) and GPT-3 (Brown et al. 2020, arXiv:2005.14165, table D.1: 174,600 million).
+The cards stand in `data/models.yaml` with their published numbers and sources.
 """
 
 from __future__ import annotations
@@ -29,6 +27,12 @@ class Model:
     glu, tied, bias : bool
         Three feed-forward matrices instead of two; one matrix for embedding and output;
         LayerNorm and biases everywhere instead of RMSNorm and none.
+    experts, top_k, expert_ffn, shared_experts, dense_layers : int
+        Mixture of experts: experts in a block, how many of them a token visits, the width of
+        each (`ffn` when 0), how many every token visits besides, and how many of the first
+        blocks have none. Without experts all are 0.
+    attention : int
+        Weights of a block's attention where the usual four matrices are not what it has; else 0.
     published, tokens, gpu_hours : float
         What the authors published: parameters, training tokens, GPU hours; 0 when unknown.
 
@@ -49,6 +53,12 @@ class Model:
     glu: bool = False
     tied: bool = False
     bias: bool = False
+    experts: int = 0
+    top_k: int = 0
+    expert_ffn: int = 0
+    shared_experts: int = 0
+    dense_layers: int = 0
+    attention: int = 0
     published: float = 0.0
     tokens: float = 0.0
     gpu_hours: float = 0.0
@@ -63,6 +73,15 @@ class Model:
                 f"hidden {self.hidden}, heads {self.heads}, kv_heads {self.kv_heads}; "
                 "heads of 128 are usual"
             )
+        if self.experts and not 0 < self.top_k <= self.experts:
+            raise PlanError(
+                f"top_k must be from 1 to the {self.experts} experts, got {self.top_k}; try "
+                f"top_k={min(2, self.experts)}"
+            )
+        if self.dense_layers > self.layers:
+            raise PlanError(
+                f"dense_layers must be at most the {self.layers} layers, got {self.dense_layers}"
+            )
 
     @property
     def kv_width(self) -> int:
@@ -70,19 +89,58 @@ class Model:
         return self.hidden // self.heads * self.kv_heads
 
     @property
+    def attention_matrices(self) -> int:
+        """Weights in one block's attention: Q and output, K and V."""
+        usual = 2 * self.hidden * self.hidden + 2 * self.hidden * self.kv_width
+        return self.attention or usual
+
+    @property
     def layer_matrices(self) -> int:
-        """Weights in the matrices of one block: Q and output, K and V, the feed-forward part."""
-        attention = 2 * self.hidden * self.hidden + 2 * self.hidden * self.kv_width
-        return attention + (3 if self.glu else 2) * self.hidden * self.ffn
+        """Weights in the matrices of one block without experts."""
+        return self.attention_matrices + self._feed_forward(self.ffn)
+
+    @property
+    def expert_matrices(self) -> int:
+        """Weights in the matrices of one expert."""
+        return self._feed_forward(self.expert_ffn or self.ffn)
+
+    @property
+    def moe_layers(self) -> int:
+        """Blocks with experts."""
+        return self.layers - self.dense_layers if self.experts else 0
 
     @property
     def parameters(self) -> int:
         """All parameters, counted from the shape: blocks, embeddings, norms and biases."""
-        matrices = self.layers * self.layer_matrices
+        return self._count(self.experts)
+
+    @property
+    def active_parameters(self) -> int:
+        """The parameters that one token meets: of the experts, `top_k` and the shared ones."""
+        return self._count(self.top_k)
+
+    @property
+    def expert_parameters(self) -> int:
+        """The parameters of all experts that a token chooses among, in all blocks."""
+        return self.moe_layers * self.experts * self._expert
+
+    @property
+    def _expert(self) -> int:
+        biases = (self.expert_ffn or self.ffn) + self.hidden if self.bias else 0
+        return self.expert_matrices + biases
+
+    def _feed_forward(self, width: int) -> int:
+        return (3 if self.glu else 2) * self.hidden * width
+
+    def _count(self, experts: int) -> int:
+        dense = self.layers - self.moe_layers
+        feed = self._feed_forward(self.ffn) + (self.ffn + self.hidden if self.bias else 0)
+        mixed = (experts + self.shared_experts) * self._expert + self.hidden * self.experts
         embeddings = (1 if self.tied else 2) * self.vocab * self.hidden
         norms = (2 * self.layers + 1) * self.hidden * (2 if self.bias else 1)
-        biases = self.layers * (3 * self.hidden + 2 * self.kv_width + self.ffn) if self.bias else 0
-        return matrices + embeddings + self.positions * self.hidden + norms + biases
+        biases = self.layers * (2 * self.hidden + 2 * self.kv_width) if self.bias else 0
+        blocks = self.layers * self.attention_matrices + dense * feed + self.moe_layers * mixed
+        return blocks + embeddings + self.positions * self.hidden + norms + biases
 
 
 def models() -> dict[str, Model]:

@@ -191,10 +191,30 @@ def layerwise_volume(
     PlanError
         A number is not positive.
     """
-    sizes = {"ranks": ranks, "batch": batch, "sequence": sequence, "micro_batches": micro_batches}
+    return pipeline_volume(
+        shape, ranks, batch, sequence, micro_batches=micro_batches, itemsize=itemsize
+    )
+
+
+def pipeline_volume(
+    shape: Model, ranks: int, batch: int, sequence: int, *, chunks: int = 1,
+    micro_batches: int = 1, itemsize: int = 4,
+) -> list[Volume]:  # fmt: skip
+    """Pipeline: as layer-wise, over the ``ranks * chunks - 1`` cuts between stages.
+
+    The schedule changes when a message leaves, not how many there are: with several chunks a rank
+    the pipeline has more cuts, and every one still lies between two ranks.
+
+    Raises
+    ------
+    PlanError
+        A number is not positive.
+    """
+    sizes = {"ranks": ranks, "batch": batch, "sequence": sequence, "chunks": chunks,
+             "micro_batches": micro_batches}  # fmt: skip
     for name, value in sizes.items():
         positive(name, value)
-    cuts = ranks - 1
+    cuts = ranks * chunks - 1 if ranks > 1 else 0
     size = cuts * batch * sequence * shape.hidden * itemsize
     calls = cuts * micro_batches
     rows = [Volume("pp", p, "send", size, calls, ranks) for p in ("forward", "backward")]
