@@ -1,6 +1,7 @@
 """Pipelines on ranks: against one process, against torch's, together with the other modes."""
 
 import builtins
+import contextlib
 
 import pytest
 import torch
@@ -118,6 +119,16 @@ def test_gradients_are_those_of_torch(four, name):
         assert abs(loss) < 1e-12
 
 
+def after_three_steps(shape):
+    model = parallel.GPT(shape).double()
+    opt = optimizer(model.parameters())
+    for step in range(3):
+        opt.zero_grad()
+        model(*parallel.batch(8, LENGTH, seed=step)).backward()
+        opt.step()
+    return {n: p.detach() for n, p in model.named_parameters(remove_duplicate=False)}
+
+
 def hybrid(shape, name, sequence, way, zero):
     mesh = parallel.mesh(dp=2, pp=2, tp=2)
     model = parallel.GPT(shape).double()
@@ -151,16 +162,40 @@ def hybrid(shape, name, sequence, way, zero):
 )  # fmt: skip
 def test_data_times_tensor_times_pipeline_is_one_process(name, sequence, way, zero):
     shape = parallel.small(hidden=32, vocab=51, tied=True)
-    model = parallel.GPT(shape).double()
-    opt = optimizer(model.parameters())
-    for step in range(3):
-        opt.zero_grad()
-        model(*parallel.batch(8, LENGTH, seed=step)).backward()
-        opt.step()
-    one = {n: p.detach() for n, p in model.named_parameters(remove_duplicate=False)}
+    one = after_three_steps(shape)
     with Ranks(8, backend="gloo") as eight:
         told = eight.run(hybrid, shape, name, sequence, way, zero)
     assert farthest(told, one) < EXACT
+
+
+def beside(stage, name):
+    mesh = parallel.mesh(dp=2, pp=2)
+    model = parallel.GPT(parallel.small(hidden=32, vocab=51)).double()
+    pipe = parallel.Pipeline(model, pipeline.build(name, 2, 4), mesh["pp"])
+    if stage:
+        outer = parallel.Zero(pipe, optimizer, stage=stage, group=mesh["dp"])
+    else:
+        outer = parallel.Bucketed(pipe, mesh["dp"])
+        opt = optimizer(pipe.parameters())
+    for step in range(3):
+        pipe.zero_grad()
+        mine = [parallel.share(t, mesh["dp"]) for t in parallel.batch(8, LENGTH, seed=step)]
+        with contextlib.nullcontext() if stage else outer.no_sync():
+            pipe.forward_backward(*mine)
+        if stage:
+            outer.step()
+        else:
+            outer.finish()
+            opt.step()
+    return pipe.full_state()
+
+
+@pytest.mark.parametrize(
+    ("stage", "name"), [(0, "1f1b"), (0, "zb-h1"), (1, "1f1b"), (1, "zb-h1"), (2, "1f1b")]
+)
+def test_buckets_and_zero_beside_a_pipeline(four, stage, name):
+    one = after_three_steps(parallel.small(hidden=32, vocab=51))
+    assert farthest(four.run(beside, stage, name), one) < EXACT
 
 
 def test_a_naive_order_of_sends_and_receives_is_named_as_a_circle(two):
@@ -224,6 +259,20 @@ def test_bytes_are_the_predicted_ones(four, name, chunks):
                 parallel.GPT(parallel.small()), pipeline.build("1f1b", 4, 3)
             ).forward_backward(*parallel.batch(8, 16)),
             "3 micro-batches must divide the batch, got 8 rows; give 9",
+        ),
+        (
+            lambda: parallel.Zero(
+                parallel.Pipeline(parallel.GPT(parallel.small()), pipeline.build("zb-h1", 4, 4)),
+                torch.optim.Adam,
+                stage=2,
+            ),
+            "stage 2 needs one whole backward after each forward, got a Pipeline; beside it take",
+        ),
+        (
+            lambda: parallel.Zero(
+                parallel.LayerWise(parallel.GPT(parallel.small())), torch.optim.Adam, stage=3
+            ),
+            "stage 3 needs one whole backward after each forward, got a LayerWise",
         ),
     ],
 )

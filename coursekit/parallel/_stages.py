@@ -33,6 +33,8 @@ class Stages(nn.Module):
         ParallelError: there are more stages than blocks, or the ranks' parameters differ.
     """
 
+    puts_off = False  # Whether gradients of weights come after backward.
+
     def __init__(self, module: GPT | TensorParallel, group: Any = None, chunks: int = 1) -> None:
         super().__init__()
         self.group = group_of(group)

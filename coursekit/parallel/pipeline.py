@@ -61,7 +61,8 @@ class Pipeline(Stages):
         self.plan = planned[self.rank]
         self.clock = Clock(self.rank)
         self.store = Store()
-        if schedule.splits:
+        self.puts_off = bool(schedule.splits)
+        if self.puts_off:
             defer(self.module, self.store)
         self.peak = 0
 

@@ -20,6 +20,7 @@ from ._errors import ParallelError
 from ._group import collectives as collectives_of
 from ._group import group_of
 from ._same import Unmoved, check_same, unique
+from ._stages import Stages
 from ._unit import Turns, Unit
 from .tensor import TensorParallel
 
@@ -66,6 +67,15 @@ class Zero(nn.Module):
             raise ParallelError(
                 "Zero must see whole gradients in backward, got sequence parallelism, which sums "
                 "some of them afterwards; take Bucketed, or sequence=False"
+            )
+        pipe = next((m for m in module.modules() if isinstance(m, Stages)), None)
+        # Autograd's hooks, on which stages 2 and 3 stand, do not see what a schedule puts off; and
+        # stage 3 gathers in the order of one forward.
+        if pipe is not None and stage > 1 and (stage == 3 or pipe.puts_off):
+            raise ParallelError(
+                f"stage {stage} needs one whole backward after each forward, got a "
+                f"{type(pipe).__name__}; beside it take stage 1, with a pipeline's usual schedules "
+                "also stage 2"
             )
         self.module, self.stage, self.unused = module, stage, unused
         self.group = group_of(group)
