@@ -1,4 +1,4 @@
-"""Parallel modes, written to be read: data parallelism, ZeRO, layer-wise, tensor and sequence.
+"""Parallel modes, written to be read: data, ZeRO, layer-wise, tensor, pipeline, context.
 
 Each mode is one module, and stands beside the same model on one process in the tests. They need
 ranks: call them inside `Ranks.run`, a ``%%ranks`` cell, or a script under torchrun.
@@ -8,6 +8,7 @@ from ._errors import ParallelError
 from ._group import group_of, mesh
 from ._rows import share, weigh
 from ._seam import Seam
+from .context import pairs, places, ring_attention, ulysses
 from .data import Bucketed, DataParallel, Flat, Naive
 from .gpt import GPT, small
 from .layerwise import LayerWise
@@ -36,8 +37,12 @@ __all__ = [  # noqa: RUF022  # plain order, as everywhere
     "encode",
     "group_of",
     "mesh",
+    "pairs",
+    "places",
+    "ring_attention",
     "share",
     "small",
     "text",
+    "ulysses",
     "weigh",
 ]
