@@ -1,4 +1,4 @@
-"""Parallel modes, written to be read: data, ZeRO, layer-wise, tensor, pipeline, context.
+"""Parallel modes, written to be read: data, ZeRO, layer-wise, tensor, pipeline, experts, context.
 
 Each mode is one module, and stands beside the same model on one process in the tests. They need
 ranks: call them inside `Ranks.run`, a ``%%ranks`` cell, or a script under torchrun.
@@ -10,6 +10,7 @@ from ._rows import share, weigh
 from ._seam import Seam
 from .context import pairs, places, ring_attention, ulysses
 from .data import Bucketed, DataParallel, Flat, Naive
+from .expert import ExpertParallel, Experts, Routed, Router
 from .gpt import GPT, small
 from .layerwise import LayerWise
 from .pipeline import Pipeline
@@ -21,12 +22,16 @@ __all__ = [  # noqa: RUF022  # plain order, as everywhere
     "Bucketed",
     "ColumnLinear",
     "DataParallel",
+    "ExpertParallel",
+    "Experts",
     "Flat",
     "GPT",
     "LayerWise",
     "Naive",
     "ParallelError",
     "Pipeline",
+    "Routed",
+    "Router",
     "RowLinear",
     "Seam",
     "TensorParallel",
