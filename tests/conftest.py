@@ -8,11 +8,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from coursekit import Ranks
 
 # Output of ranks is shown when a cell ends, in rank order: live output would differ each time.
 os.environ["COURSEKIT_LIVE"] = "0"
@@ -83,6 +85,29 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             if NEEDS[name].in_ci and os.environ.get("CI") == "true":
                 pytest.fail(told, pytrace=False)
             pytest.skip(told)
+
+
+def started(size: int) -> Iterator[Ranks]:
+    with Ranks(size, backend="gloo") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Ranks]:
+    """Two ranks on Gloo, which a module's tests share."""
+    yield from started(2)
+
+
+@pytest.fixture(scope="module")
+def four() -> Iterator[Ranks]:
+    """Four of them."""
+    yield from started(4)
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def ranks(request: pytest.FixtureRequest) -> Iterator[Ranks]:
+    """Two, then four: a test that asks for them runs on both."""
+    yield from started(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from coursekit import Ranks, schedule
+from coursekit import schedule
 from coursekit.comm import CommError, connect, execute
 from coursekit.ranks import RankFailed
 
@@ -261,12 +261,6 @@ def test_a_barrier_waits_for_the_last(gloo):
     for per_schedule in zip(*gloo.run(work), strict=True):
         last_in = max(before for before, _ in per_schedule)
         assert all(out >= last_in for _, out in per_schedule)
-
-
-@pytest.fixture(scope="module")
-def two():
-    with Ranks(2, backend="gloo") as ranks:
-        yield ranks
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,6 @@ from coursekit.schedule import build
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def four():
-    with Ranks(4, backend="gloo") as ranks:
-        yield ranks
-
-
 def all_reduce(elements, times):
     import torch
     import torch.distributed as dist

@@ -6,25 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from coursekit import Ranks, measure, parallel, plan
+from coursekit import measure, parallel, plan
 from coursekit.plan import PlanError
 
 SHAPE = parallel.small(hidden=32, vocab=51)
 TIED = replace(SHAPE, tied=True)
 ROWS, LENGTH = 8, 16
 NAMES = "from coursekit import parallel as P\nimport torch\n"
-
-
-@pytest.fixture(scope="module", params=[2, 4])
-def ranks(request):
-    with Ranks(request.param, backend="gloo") as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def four():
-    with Ranks(4, backend="gloo") as started:
-        yield started
 
 
 def data(way, compress=None):

@@ -14,12 +14,6 @@ def ranks(request):
         yield started
 
 
-@pytest.fixture(scope="module")
-def four():
-    with Ranks(4, backend="gloo") as started:
-        yield started
-
-
 def whole(length, heads=4):
     made = torch.Generator().manual_seed(length)
     return [torch.randn(2, heads, length, 8, generator=made, dtype=torch.float64) for _ in range(4)]
@@ -55,11 +49,31 @@ def test_it_is_full_attention(ranks, way, zigzag, length, causal):
     assert sorted(seen) == list(range(length))
 
 
+def multiplied(length, zigzag):
+    """Pairs of queries and keys in forward, from the operations that torch counts."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    mine = parallel.places(length, dist.get_rank(), dist.get_world_size(), zigzag=zigzag)
+    q, k, v, _ = (x[:, :, mine] for x in whole(length))
+    with FlopCounterMode(display=False) as counted:
+        parallel.ring_attention(q, k, v, length, zigzag=zigzag)
+    batch, heads, _, width = q.shape
+    # A pair is two products of that width, in scores and in their sum, of two operations each.
+    return counted.get_total_flops() / (4 * batch * heads * width)
+
+
+@pytest.mark.parametrize("length", [37, 64])
+@pytest.mark.parametrize("zigzag", [False, True])
+def test_the_pairs_that_are_multiplied_are_the_predicted_ones(ranks, length, zigzag):
+    told = ranks.run(multiplied, length, zigzag)
+    assert told == parallel.pairs(length, ranks.size, zigzag=zigzag)
+
+
 def test_zigzag_evens_out_causal_work():
-    plain, even = parallel.pairs(64, 4), parallel.pairs(64, 4, zigzag=True)
-    assert sum(plain) == sum(even) == 64 * 65 // 2
-    assert len(set(even)) == 1
-    assert max(plain) > 5 * min(plain)
+    part = 64 // 4
+    assert parallel.pairs(64, 4) == [(rank + 1) * part**2 for rank in range(4)]
+    # Its own block whole, and half of each other one.
+    assert parallel.pairs(64, 4, zigzag=True) == [part**2 + 3 * part**2 // 2] * 4
 
 
 def sent(way):

@@ -3,16 +3,10 @@
 import pytest
 import torch
 
-from coursekit import Ranks, measure, parallel, show
+from coursekit import measure, parallel, show
 from coursekit.ranks import RankFailed
 
 SHAPE = parallel.small(hidden=32)
-
-
-@pytest.fixture(scope="module")
-def four():
-    with Ranks(4, backend="gloo") as started:
-        yield started
 
 
 def told(ranks, fn, *args):

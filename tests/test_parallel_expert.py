@@ -4,22 +4,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from coursekit import Ranks, parallel
+from coursekit import parallel
 from coursekit.ranks import RankFailed
 
 ROWS, LENGTH, WIDTH = 8, 5, 16
-
-
-@pytest.fixture(scope="module", params=[2, 4])
-def ranks(request):
-    with Ranks(request.param, backend="gloo") as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def four():
-    with Ranks(4, backend="gloo") as started:
-        yield started
 
 
 def experts(**options):
@@ -77,6 +65,30 @@ def test_it_is_one_process(ranks, options):
     assert seen == set(one)
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"top_k": 1}, {"shared": 2}, {"capacity": 0.5, "skew": 2.0}], ids=str
+)
+def test_it_is_what_a_loop_over_tokens_finds(options):
+    module = experts(**options)
+    x, k = rows(0).flatten(0, 1), options.get("top_k", 2)
+    room = -(-len(x) * k // 16) if "capacity" in options else len(x) * k
+    taken, found = [0] * 8, []
+    scores = x @ module.router.score.weight.T + module.router.skew
+    for token, row in zip(x, scores, strict=True):
+        best = row.argsort(descending=True)[:k]
+        answer = sum((expert(token) for expert in module.shared), torch.zeros_like(token))
+        for weight, number in zip(row[best].softmax(0), best.tolist(), strict=True):
+            if taken[number] < room:
+                taken[number] += 1
+                answer = answer + weight * module.each[number](token)
+        found.append(answer)
+    assert torch.allclose(module(rows(0)), torch.stack(found).view(rows(0).shape), atol=1e-12)
+    assert module.routed.load.tolist() == taken
+    chosen = torch.bincount(scores.topk(k).indices.flatten(), minlength=8) / (len(x) * k)
+    even = 8 * (chosen * scores.softmax(1).mean(0)).sum()
+    assert float(module.routed.balance.detach()) == pytest.approx(float(even.detach()))
+
+
 def round_trip(skew):
     module = parallel.ExpertParallel(experts(skew=skew, top_k=1))
     x = torch.randn(40, WIDTH, dtype=torch.float64)
@@ -123,6 +135,14 @@ def test_balance_is_one_for_a_router_without_favourites_and_more_for_one_with():
         (
             lambda: parallel.ExpertParallel(parallel.Experts(8, 8, 6)),
             "must divide the 6 experts, got 4; take 8 experts",
+        ),
+        (
+            lambda: parallel.ExpertParallel(torch.nn.Linear(2, 2)),
+            "cuts parallel.Experts, got Linear; give it the experts",
+        ),
+        (
+            lambda: parallel.ExpertParallel(parallel.ExpertParallel(experts()).module),
+            "cut already; wrap them once",
         ),
         (
             lambda: parallel.ExpertParallel(parallel.Experts(8, 8, 4)),

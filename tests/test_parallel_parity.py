@@ -9,23 +9,11 @@ that is zero but for rounding, as the keys' biases have.)
 import pytest
 import torch
 
-from coursekit import Ranks, parallel
+from coursekit import parallel
 
 from .parallel_help import CASES, LENGTH, STEPS, UNEVEN, Case, alone, farthest, optimizer, trained
 
 EXACT = 1e-9
-
-
-@pytest.fixture(scope="module", params=[2, 4])
-def ranks(request):
-    with Ranks(request.param, backend="gloo") as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def four():
-    with Ranks(4, backend="gloo") as started:
-        yield started
 
 
 def data_parallel(way, case, **options):

@@ -3,16 +3,10 @@
 import pytest
 import torch
 
-from coursekit import Ranks, measure, parallel, plan
+from coursekit import measure, parallel, plan
 
 SHAPE = parallel.small(hidden=32, vocab=52)
 LENGTH = 16
-
-
-@pytest.fixture(scope="module", params=[2, 4])
-def ranks(request):
-    with Ranks(request.param, backend="gloo") as started:
-        yield started
 
 
 def batch():

@@ -24,18 +24,6 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module")
-def four():
-    with Ranks(4, backend="gloo") as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def two():
-    with Ranks(2, backend="gloo") as started:
-        yield started
-
-
 def deep(case, layers=8):
     return Case(shape=(*case.shape, ("layers", layers)), frozen=case.frozen)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from coursekit import plan
+from coursekit import parallel, plan
 from coursekit.plan.models import Model
 
 CARDS = plan.models()
@@ -45,7 +47,66 @@ def test_the_count_is_that_of_a_real_module(kv_heads: int, glu: bool, bias: bool
     assert shape.parameters == layers * count + outside
 
 
+# Jiang et al. 2024, arXiv:2401.04088, table 1 and section 1: 47B parameters, 13B active.
+MIXTRAL = Model("Mixtral 8x7B", 32, 4096, 32, 8, 14336, 32000, glu=True, experts=8, top_k=2)
+# DeepSeek-AI 2024, arXiv:2412.19437, section 4.2: 671B parameters, 37B active. Its attention goes
+# through 1,536 numbers for the queries and 512 + 64 for keys and values, 128 heads of 128 + 64.
+QUERIES = 7168 * 1536 + 1536 * 128 * (128 + 64)
+KEYS_AND_VALUES = 7168 * (512 + 64) + 512 * 128 * (128 + 128)
+DEEPSEEK = Model(
+    "DeepSeek-V3", 61, 7168, 128, 128, 18432, 129280, glu=True, experts=256, top_k=8,
+    expert_ffn=2048, shared_experts=1, dense_layers=3,
+    attention=QUERIES + KEYS_AND_VALUES + 128 * 128 * 7168,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "whole", "active"),
+    [(MIXTRAL, 47, 13), (DEEPSEEK, 671, 37)],
+    ids=lambda x: getattr(x, "title", x),
+)
+def test_the_count_with_experts_is_the_published_one(shape: Model, whole: int, active: int) -> None:
+    assert shape.parameters / 1e9 == pytest.approx(whole, rel=0.01)
+    assert shape.active_parameters / 1e9 == pytest.approx(active, rel=0.02)
+    others = shape.parameters - shape.expert_parameters
+    chosen = shape.expert_parameters * shape.top_k // shape.experts
+    # The router scores all experts for every token: it is among the others, whole.
+    assert shape.active_parameters == others + chosen
+
+
+@pytest.mark.parametrize("shared", [0, 1])
+@pytest.mark.parametrize("dense", [0, 2])
+def test_experts_of_a_real_module_are_counted(shared: int, dense: int) -> None:
+    made = parallel.Experts(32, 48, 8, 2, shared=shared)
+    block = sum(p.numel() for p in made.parameters())
+    routed = sum(p.numel() for p in made.each.parameters())
+    plain = parallel.small(hidden=32, ffn=80)
+    mixed = replace(plain, experts=8, top_k=2, expert_ffn=48, shared_experts=shared,
+                    dense_layers=dense)  # fmt: skip
+    mlp = sum(p.numel() for p in parallel.gpt.MLP(32, 80).parameters())
+    assert mixed.moe_layers == 4 - dense
+    assert mixed.parameters == plain.parameters + (4 - dense) * (block - mlp)
+    assert mixed.expert_parameters == (4 - dense) * routed
+
+
+def test_what_is_counted_for_equal_blocks_refuses_experts() -> None:
+    for call in (
+        lambda: plan.layer_flops(MIXTRAL, 4096),
+        lambda: plan.dp_volume(MIXTRAL, 8),
+        lambda: plan.zero_volume(DEEPSEEK, 8, 3),
+        lambda: plan.local_parameters(DEEPSEEK, 8),
+    ):
+        with pytest.raises(plan.PlanError, match=r"no experts, got .*; of such a model"):
+            call()
+    with pytest.raises(parallel.ParallelError, match="no glu and no experts, got small GPT"):
+        parallel.GPT(parallel.small(experts=4, top_k=2))
+
+
 def test_an_impossible_shape_is_refused() -> None:
+    with pytest.raises(plan.PlanError, match="from 1 to the 4 experts, got 5; try top_k=2"):
+        Model("odd", 2, 96, 12, 12, 400, 1000, experts=4, top_k=5)
+    with pytest.raises(plan.PlanError, match="at most the 2 layers, got 3; 0 gives every block"):
+        Model("odd", 2, 96, 12, 12, 400, 1000, experts=4, top_k=2, dense_layers=3)
     with pytest.raises(plan.PlanError, match="heads must divide hidden"):
         Model("odd", 2, 100, 3, 3, 400, 1000)
     with pytest.raises(plan.PlanError, match="kv_heads must divide heads"):

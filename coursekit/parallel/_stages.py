@@ -40,7 +40,7 @@ class Stages(nn.Module):
         self.group = group_of(group)
         self.rank, self.size = self.group.rank(), self.group.size()
         self.tensor = module if isinstance(module, TensorParallel) else None
-        self.module = self._gpt(module)
+        self.module = _gpt(module)
         self.shape = self.module.shape
         self.bounds = _bounds(len(self.module.blocks), self.size * chunks)
         check_same(self.module, self.group)
@@ -121,14 +121,15 @@ class Stages(nn.Module):
         number = int(name.split(".")[1])
         return next(s for s, own in enumerate(self.bounds) if number in own) % self.size
 
-    def _gpt(self, module: Any) -> GPT:
-        inner = module.module if isinstance(module, TensorParallel) else module
-        if not isinstance(inner, GPT):
-            raise ParallelError(
-                f"stages are cut from a parallel.GPT, got {type(inner).__name__}; for other models "
-                "use torch.distributed.pipelining"
-            )
-        return inner
+
+def _gpt(module: Any) -> GPT:
+    inner = module.module if isinstance(module, TensorParallel) else module
+    if not isinstance(inner, GPT):
+        raise ParallelError(
+            f"stages are cut from a parallel.GPT, got {type(inner).__name__}; for other models "
+            "use torch.distributed.pipelining"
+        )
+    return inner
 
 
 def _bounds(layers: int, stages: int) -> list[range]:

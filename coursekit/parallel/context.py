@@ -40,9 +40,17 @@ def places(length: int, rank: int, size: int, *, zigzag: bool = False) -> Tensor
 
 
 def pairs(length: int, size: int, *, zigzag: bool = False) -> list[int]:
-    """How many pairs of a query and a key each rank computes under a causal mask."""
+    """How many pairs of a query and a key each rank of a causal ring multiplies in forward.
+
+    Of every block the queries that see something times the keys that are seen: what the mask hides
+    of a rank's own block is multiplied too, what it hides of whole blocks is not.
+    """
     every = [places(length, rank, size, zigzag=zigzag) for rank in range(size)]
-    return [int((mine + 1).sum()) for mine in every]
+    seen = [[_seen(mine, theirs) for theirs in every] for mine in every]
+    return [
+        sum((len(mine) - first) * keys for first, keys in row)
+        for mine, row in zip(every, seen, strict=True)
+    ]
 
 
 def ring_attention(
@@ -114,12 +122,19 @@ class _Ring:
         """Whose keys and values are here after so many steps."""
         return (self.rank - step) % self.size
 
-    def hidden(self, owner: int, like: Tensor) -> Tensor | None:
-        """What this rank's queries may not see of the owner's keys; None: they see all."""
-        if not self.causal:
-            return None
+    def seen(self, owner: int) -> tuple[int, int]:
+        """From which of this rank's queries on, and up to which of the owner's keys, to compute."""
         mine, theirs = self.places[self.rank], self.places[owner]
-        return (theirs[None, :] > mine[:, None]).to(like.device)
+        return _seen(mine, theirs) if self.causal else (0, len(theirs))
+
+    def scores(self, q: Tensor, k: Tensor, owner: int) -> Tensor:
+        """Of the queries and keys that `seen` leaves; what is hidden among them is -inf."""
+        first, keys = self.seen(owner)
+        scores: Tensor = q @ k.mT * float(q.shape[-1] ** -0.5)
+        if not self.causal:
+            return scores
+        mine, theirs = self.places[self.rank][first:], self.places[owner][:keys]
+        return scores.masked_fill((theirs > mine[:, None]).to(q.device), -torch.inf)
 
     def pass_on(self, block: Tensor, owner: int) -> tuple[list[Any], Tensor]:
         """Begin to send a block to the next rank and to receive the one of `owner`."""
@@ -148,13 +163,15 @@ class _RingAttention(torch.autograd.Function):
         for step in range(ring.size):
             more = step + 1 < ring.size
             works, coming = ring.pass_on(block, ring.owner(step + 1)) if more else ([], block)
-            scores = _scores(q, block[0], ring.hidden(ring.owner(step), q))
-            here = torch.logsumexp(scores, -1, keepdim=True)
-            both = torch.logaddexp(total, here)
-            # Where nothing was seen yet both are -inf, and nothing is added.
-            safe = both.masked_fill(both == -torch.inf, 0)
-            out = out * (total - safe).exp() + (scores - safe).exp() @ block[1]
-            total = both
+            first, keys = ring.seen(ring.owner(step))
+            k_seen, v_seen = block[..., :keys, :]
+            scores = ring.scores(q[..., first:, :], k_seen, ring.owner(step))
+            # Every query here sees a key, so that this is a number.
+            before = total[..., first:, :]
+            after = torch.logaddexp(before, scores.logsumexp(-1, keepdim=True))
+            out[..., first:, :] *= (before - after).exp()
+            out[..., first:, :] += (scores - after).exp() @ v_seen
+            total[..., first:, :] = after
             for work in works:
                 work.wait()
             block = coming
@@ -167,15 +184,20 @@ class _RingAttention(torch.autograd.Function):
         q, k, v, out, total = ctx.saved_tensors
         ring, grad, scale = ctx.ring, grads[0], q.shape[-1] ** -0.5
         along = (grad * out).sum(-1, keepdim=True)
-        block, home = torch.stack([k, v]), torch.zeros_like(torch.stack([k, v]))
+        block = torch.stack([k, v])
+        home = torch.zeros_like(block)
         dq = torch.zeros_like(q)
         for step in range(ring.size):
             more, after = step + 1 < ring.size, ring.owner(step + 1)
             works, coming = ring.pass_on(block, after) if more else ([], block)
-            weights = (_scores(q, block[0], ring.hidden(ring.owner(step), q)) - total).exp()
-            inner = weights * (grad @ block[1].mT - along) * scale
-            dq += inner @ block[0]
-            home = home + torch.stack([inner.mT @ q, weights.mT @ grad])
+            first, keys = ring.seen(ring.owner(step))
+            k_seen, v_seen = block[..., :keys, :]
+            q_here, grad_here = q[..., first:, :], grad[..., first:, :]
+            scores = ring.scores(q_here, k_seen, ring.owner(step))
+            weights = (scores - total[..., first:, :]).exp()
+            inner = weights * (grad_here @ v_seen.mT - along[..., first:, :]) * scale
+            dq[..., first:, :] += inner @ k_seen
+            home[..., :keys, :] += torch.stack([inner.mT @ q_here, weights.mT @ grad_here])
             for work in works:
                 work.wait()
             block = coming
@@ -186,9 +208,14 @@ class _RingAttention(torch.autograd.Function):
         return dq, home[0], home[1], None
 
 
-def _scores(q: Tensor, k: Tensor, hidden: Tensor | None) -> Tensor:
-    scores: Tensor = q @ k.mT * float(q.shape[-1] ** -0.5)
-    return scores if hidden is None else scores.masked_fill(hidden, -torch.inf)
+def _seen(mine: Tensor, theirs: Tensor) -> tuple[int, int]:
+    """The first of my positions that sees one of theirs, and how many of theirs are seen at all.
+
+    Both ascend: so the queries are the last ones, and the keys the first ones.
+    """
+    first = torch.searchsorted(mine, theirs[:1])
+    keys = torch.searchsorted(theirs, mine[-1:], right=True)
+    return int(first), int(keys)
 
 
 def _swap(x: Tensor, lengths: list[int], group: dist.ProcessGroup, to_heads: bool) -> Tensor:

@@ -7,6 +7,7 @@ balance loss is Switch Transformer's, arXiv:2101.03961, equation 4.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +92,7 @@ class Router(nn.Module):
 
 class Experts(nn.Module):
     """forward: each token to its experts, their answers weighed and added; the shared experts' too.
-    Here all are in one process; (b, s, h) to (b, s, h).
+    (b, s, h) to (b, s, h). All are in one process, unless `ask` has others answer.
 
     Args:
         hidden, ffn: width of a token, and inside each expert.
@@ -115,11 +116,11 @@ class Experts(nn.Module):
         self.shared = nn.ModuleList(MLP(hidden, ffn) for _ in range(shared))
         self.routed: Routed | None = None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, ask: Callable[[Tensor, Tensor], Tensor] | None = None) -> Tensor:
         tokens = x.flatten(0, 1)
         routed = self.routed = self.router(tokens)
         order, origin = _order(routed)
-        answers = self.answer(tokens[origin], routed.load)
+        answers = (ask or self.answer)(tokens[origin], routed.load)
         weights = routed.weights.flatten()[order]
         y = torch.zeros_like(tokens).index_add(0, origin, answers * weights[:, None])
         for expert in self.shared:
@@ -149,9 +150,16 @@ class ExpertParallel(nn.Module):
 
     def __init__(self, module: Experts, group: Any = None) -> None:
         super().__init__()
+        if not isinstance(module, Experts):
+            raise ParallelError(
+                f"ExpertParallel cuts parallel.Experts, got {type(module).__name__}; give it the "
+                "experts of a block"
+            )
         self.group = group_of(group)
         self.rank, self.size = self.group.rank(), self.group.size()
         count = len(module.each)
+        if count != len(module.router.skew):
+            raise ParallelError("these experts are cut already; wrap them once")
         if count % self.size:
             raise ParallelError(
                 f"the ranks must divide the {count} experts, got {self.size}; take "
@@ -161,10 +169,9 @@ class ExpertParallel(nn.Module):
         own = count // self.size
         module.each = module.each[self.rank * own : (self.rank + 1) * own]
         self.module, self.received = module, torch.zeros(self.size, own, dtype=torch.int64)
-        self._inner, module.answer = module.answer, self._answer  # type: ignore[method-assign]
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.module(x)
+        out: Tensor = self.module(x, self._answer)
         return out
 
     def finish(self) -> None:
@@ -208,7 +215,7 @@ class ExpertParallel(nn.Module):
         # Rank after rank, and within each expert after expert: now expert after expert.
         each = torch.arange(self.received.shape[1], device=here.device).repeat(self.size)
         order = each.repeat_interleave(self.received.flatten()).argsort(stable=True)
-        answers = self._inner(here[order], self.received.sum(0))
+        answers = self.module.answer(here[order], self.received.sum(0))
         return self.combine(answers[order.argsort()], load)
 
 

@@ -54,15 +54,16 @@ class GPT(nn.Module):
 
     Raises:
         ParallelError: the shape has rotary positions, grouped queries, a gated feed-forward part,
-            or no biases.
+            experts, or no biases.
     """
 
     def __init__(self, shape: plan.Model, seed: int = 0) -> None:
         super().__init__()
-        if shape.glu or not shape.bias or not shape.positions or shape.kv_heads != shape.heads:
+        plain = shape.bias and shape.positions and shape.kv_heads == shape.heads
+        if not plain or shape.glu or shape.experts or shape.attention:
             raise ParallelError(
-                "GPT takes a shape with bias, positions, one key per head and no glu, got "
-                f"{shape.title}; start from parallel.small()"
+                "GPT takes a shape with bias, positions, one key per head, no glu and no experts, "
+                f"got {shape.title}; start from parallel.small()"
             )
         self.shape = shape
         with torch.random.fork_rng(devices=[]):

@@ -146,7 +146,7 @@ def _fits(name: str, ranks: int, micro_batches: int, chunks: int) -> None:
         raise PipelineError(f"a schedule is one of {', '.join(names())}, got {name!r}; try '1f1b'")
     for what, value in (("ranks", ranks), ("micro_batches", micro_batches), ("chunks", chunks)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise PipelineError(f"{what} must be a whole number from 1 up, got {value!r}")
+            raise PipelineError(f"{what} must be a whole number from 1 up, got {value!r}; try 4")
     if chunks > 1 and name != "interleaved":
         raise PipelineError(
             f"only interleaved has several chunks a rank, got {name} with {chunks}; try "

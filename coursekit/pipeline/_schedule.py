@@ -99,6 +99,5 @@ def _action(told: Action | str | Sequence[object]) -> Action:
         made = Action.parse(told) if isinstance(told, str) else Action(*told)  # type: ignore[arg-type]
         return Action.parse(str(made))
     except (TypeError, ValueError) as error:
-        raise PipelineError(str(error) if isinstance(told, str) else
-            "an action is (stage, phase, micro-batch) such as (2, 'F', 5), got " f"{told!r}"
-        ) from None  # fmt: skip
+        tuples = f"an action is (stage, phase, micro-batch) such as (2, 'F', 5), got {told!r}"
+        raise PipelineError(str(error) if isinstance(told, str) else tuples) from None

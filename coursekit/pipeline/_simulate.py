@@ -127,7 +127,10 @@ def _costs(
     w = halves if weight is None else _each(schedule, "weight", weight)
     i = [whole - part for whole, part in zip(b, w, strict=True)]
     if min(*f, *b, *w, *i, p2p) < 0:
-        raise PipelineError("times must be 0 or more, and weight at most backward; got less")
+        raise PipelineError(
+            f"times must be 0 or more, and weight at most backward, got forward {forward}, "
+            f"backward {backward}, weight {weight}, p2p {p2p}; try forward 1, backward 2"
+        )
     return {"F": f, "B": b, "I": i, "W": w}
 
 
@@ -135,6 +138,7 @@ def _each(schedule: PipelineSchedule, name: str, given: Time | Sequence[Time]) -
     each = list(given) if isinstance(given, Sequence) else [given] * schedule.stages
     if len(each) != schedule.stages:
         raise PipelineError(
-            f"{name} is one time or one a stage, got {len(each)} for {schedule.stages} stages"
+            f"{name} is one time or one a stage, got {len(each)} for {schedule.stages} stages; "
+            f"give {schedule.stages}, or one number"
         )
     return each

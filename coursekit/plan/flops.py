@@ -67,7 +67,7 @@ def layer_flops(model: Model | str, sequence: int) -> float:
     """
     positive("sequence", sequence)
     shape = card(model) if isinstance(model, str) else model
-    return 2.0 * shape.layer_matrices + 4.0 * sequence * shape.hidden
+    return 2.0 * shape.dense.layer_matrices + 4.0 * sequence * shape.hidden
 
 
 def exact_flops(

@@ -80,8 +80,25 @@ class Model:
             )
         if self.dense_layers > self.layers:
             raise PlanError(
-                f"dense_layers must be at most the {self.layers} layers, got {self.dense_layers}"
+                f"dense_layers must be at most the {self.layers} layers, got {self.dense_layers}; "
+                "0 gives every block experts"
             )
+
+    @property
+    def dense(self) -> Model:
+        """The shape itself, for formulas of blocks that are all alike, with the usual attention.
+
+        Raises
+        ------
+        PlanError
+            It has experts, or another attention.
+        """
+        if self.experts or self.attention:
+            raise PlanError(
+                "this is counted for blocks with the usual attention and no experts, got "
+                f"{self.title}; of such a model `parameters` and `active_parameters` are known"
+            )
+        return self
 
     @property
     def kv_width(self) -> int:

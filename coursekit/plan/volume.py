@@ -238,7 +238,7 @@ def local_parameters(shape: Model, tp: int = 1) -> int:
     positive("tp", tp)
     divides("tp", tp, "heads", shape.heads)
     vocab = (1 if shape.tied else 2) * -(-shape.vocab // tp) * shape.hidden
-    matrices = shape.layers * shape.layer_matrices // tp
+    matrices = shape.layers * shape.dense.layer_matrices // tp
     columns = shape.hidden + 2 * shape.kv_width + shape.ffn if shape.bias else 0
     return vocab + matrices + shape.layers * columns // tp + _uncut(shape)
 
@@ -254,5 +254,5 @@ def _units(shape: Model) -> list[int]:
     """Parameters of the rest, then of each block."""
     biases = 3 * shape.hidden + 2 * shape.kv_width + shape.ffn if shape.bias else 0
     norms = 2 * shape.hidden * (2 if shape.bias else 1)
-    block = shape.layer_matrices + norms + biases
+    block = shape.dense.layer_matrices + norms + biases
     return [shape.parameters - shape.layers * block, *[block] * shape.layers]
