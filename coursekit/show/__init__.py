@@ -10,18 +10,21 @@ import plotly.io as pio
 
 from coursekit.show._cost_explorer import explore
 from coursekit.show._explorer import memory_explorer
+from coursekit.show._pipeline_live import pipeline_explorer, pipelines
 from coursekit.show.collective import before_after, digit_owners
 from coursekit.show.costs import cost_curves
 from coursekit.show.curves import curves
 from coursekit.show.gantt import gantt
 from coursekit.show.memory import memory_bars
 from coursekit.show.parallel import saturation, shards, stages
+from coursekit.show.pipeline import bubble, schedule
 from coursekit.show.player import compare, player
 from coursekit.show.tension import compute_vs_communication
 from coursekit.show.traffic import matrix
 
 __all__ = [
     "before_after",
+    "bubble",
     "compare",
     "compute_vs_communication",
     "cost_curves",
@@ -32,8 +35,11 @@ __all__ = [
     "matrix",
     "memory_bars",
     "memory_explorer",
+    "pipeline_explorer",
+    "pipelines",
     "player",
     "saturation",
+    "schedule",
     "shards",
     "stages",
 ]
