@@ -11,9 +11,11 @@ import plotly.io as pio
 from coursekit.show._cost_explorer import explore
 from coursekit.show._explorer import memory_explorer
 from coursekit.show._pipeline_live import pipeline_explorer, pipelines
+from coursekit.show.attention import ring_attention_player
 from coursekit.show.collective import before_after, digit_owners
 from coursekit.show.costs import cost_curves
 from coursekit.show.curves import curves
+from coursekit.show.experts import load, token_flow
 from coursekit.show.gantt import gantt
 from coursekit.show.memory import memory_bars
 from coursekit.show.parallel import saturation, shards, stages
@@ -32,16 +34,19 @@ __all__ = [
     "digit_owners",
     "explore",
     "gantt",
+    "load",
     "matrix",
     "memory_bars",
     "memory_explorer",
     "pipeline_explorer",
     "pipelines",
     "player",
+    "ring_attention_player",
     "saturation",
     "schedule",
     "shards",
     "stages",
+    "token_flow",
 ]
 
 if "PLOTLY_RENDERER" not in os.environ:
