@@ -1,13 +1,14 @@
 """Experts: a router sends each token to a few of many feed-forward parts, on whichever rank.
 
 Shazeer et al. 2017, arXiv:1701.06538; GShard, arXiv:2006.16668, for capacity and all-to-all; the
-balance loss is Switch Transformer's, arXiv:2101.03961, equation 4.
+balance loss is Switch Transformer's, arXiv:2101.03961, equation 4, over all ranks' tokens, as in
+Qiu et al. 2025, arXiv:2501.11873.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +17,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ._errors import ParallelError
+from ._exchange import Exchange
 from ._group import group_of
+from ._mlp import MLP
 from ._same import check_same
-from .gpt import MLP
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Routed:
         kept: whether the expert had room, (n, k).
         load: tokens that each expert gets, (E,).
         balance: E times the sum of share chosen x mean probability; 1 when all are used alike.
+            Shares are those of all ranks' tokens where the modes say so, so that the mean of the
+            ranks' balances is the balance of all tokens.
     """
 
     chosen: Tensor
@@ -42,12 +46,17 @@ class Routed:
 
 class Router(nn.Module):
     """forward: a score for each expert, the k best, and the softmax over these as their weights.
+    Of equal scores the first expert's counts more, so that equal tokens always go equal ways.
 
     Args:
         hidden, experts, top_k: width of a token, experts in all, experts a token visits.
         capacity: an expert takes at most ``capacity * n * k / E`` of n tokens, rounded up, the
             first ones first; None: all.
         skew: added to expert 0's score, and the less to later ones: a router that has favourites.
+
+    Attributes:
+        counted_over: groups whose ranks' tokens count in the balance too; each costs an all-reduce
+            of E int64 in forward.
 
     Raises:
         ParallelError: `top_k` is not from 1 to `experts`, or the capacity is not above 0.
@@ -70,17 +79,19 @@ class Router(nn.Module):
         self.score = nn.Linear(hidden, experts, bias=False)
         self.skew: Tensor
         self.register_buffer("skew", torch.linspace(skew, 0, experts))
+        self.counted_over: list[dist.ProcessGroup] = []
 
     def forward(self, tokens: Tensor) -> Routed:
         scores = self.score(tokens) + self.skew
-        best, chosen = scores.topk(self.top_k, -1)
+        ranked = scores.sort(dim=-1, descending=True, stable=True)
+        best, chosen = (x[:, : self.top_k] for x in ranked)
         experts, n = len(self.skew), len(tokens)
         kept = torch.ones_like(chosen, dtype=torch.bool)
         if self.capacity is not None:
             room = math.ceil(self.capacity * n * self.top_k / experts)
             turns = torch.nn.functional.one_hot(chosen.flatten(), experts).cumsum(0)
-            kept = turns.gather(1, chosen.view(-1, 1)).view_as(chosen) <= room
-        share = torch.bincount(chosen.flatten(), minlength=experts) / max(chosen.numel(), 1)
+            kept = turns.gather(1, chosen.reshape(-1, 1)).view(chosen.shape) <= room
+        share = self._shares(torch.bincount(chosen.flatten(), minlength=experts)).to(scores)
         return Routed(
             chosen,
             best.softmax(-1) * kept,
@@ -89,10 +100,15 @@ class Router(nn.Module):
             experts * (share * scores.softmax(-1).mean(0)).sum(),
         )
 
+    def _shares(self, counts: Tensor) -> Tensor:
+        for group in self.counted_over:
+            dist.all_reduce(counts, group=group)
+        return counts.double() / counts.sum().clamp(min=1)
+
 
 class Experts(nn.Module):
     """forward: each token to its experts, their answers weighed and added; the shared experts' too.
-    (b, s, h) to (b, s, h). All are in one process, unless `ask` has others answer.
+    (b, s, h) to (b, s, h). All are in one process, unless `ask` is set to have others answer.
 
     Args:
         hidden, ffn: width of a token, and inside each expert.
@@ -115,17 +131,21 @@ class Experts(nn.Module):
         self.each = nn.ModuleList(MLP(hidden, ffn) for _ in range(experts))
         self.shared = nn.ModuleList(MLP(hidden, ffn) for _ in range(shared))
         self.routed: Routed | None = None
+        self.ask: Callable[[Tensor, Tensor], Tensor] | None = None
 
-    def forward(self, x: Tensor, ask: Callable[[Tensor, Tensor], Tensor] | None = None) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         tokens = x.flatten(0, 1)
         routed = self.routed = self.router(tokens)
-        order, origin = _order(routed)
-        answers = (ask or self.answer)(tokens[origin], routed.load)
-        weights = routed.weights.flatten()[order]
-        y = torch.zeros_like(tokens).index_add(0, origin, answers * weights[:, None])
+        order, weights = _order(routed), routed.weights
+        # A place for every choice, and a sum over a token's: in one order, on any device.
+        asked = tokens.repeat_interleave(weights.shape[1], 0)[order]
+        answers = (self.ask or self.answer)(asked, routed.load)
+        heard = tokens.new_zeros(weights.numel(), tokens.shape[1]).index_copy(0, order, answers)
+        y = (heard.view(*weights.shape, -1) * weights[..., None]).sum(1)
         for expert in self.shared:
             y = y + expert(tokens)
-        return y.view_as(x)
+        whole: Tensor = y.view_as(x)
+        return whole
 
     def answer(self, rows: Tensor, load: Tensor) -> Tensor:
         """What the experts make of rows that lie expert after expert."""
@@ -134,111 +154,126 @@ class Experts(nn.Module):
 
 
 class ExpertParallel(nn.Module):
-    """forward: an all-to-all brings each token to the rank of its expert, another one the answer
-    back; backward: the same two, the other way. Each rank has its own tokens and E/K experts.
+    """forward: in each layer of experts an all-to-all brings each token to the rank of its expert,
+    another one the answer back; backward: the same two, the other way. Each rank has its own part
+    of the batch, and of every layer E/K experts: these are the data-parallel ranks too.
+
+    The router's capacity is each rank's own: so much room for its own tokens.
 
     Args:
-        module: with the same parameters on every rank; it is cut in place.
+        module: with the same parameters on every rank, `Experts` or anything that has them inside,
+            such as a `GPT` whose shape has experts; it is cut in place.
         group: a process group or one axis of a mesh; all ranks by default.
 
     Attributes:
-        received: tokens that this rank's experts had in the last forward, from each rank: (K, E/K).
+        exchanges: one a layer of experts.
 
     Raises:
         ParallelError: the ranks do not divide the experts, or their parameters differ.
     """
 
-    def __init__(self, module: Experts, group: Any = None) -> None:
+    def __init__(self, module: nn.Module, group: Any = None) -> None:
         super().__init__()
-        if not isinstance(module, Experts):
+        layers = layers_of_experts(module)
+        if not layers:
             raise ParallelError(
                 f"ExpertParallel cuts parallel.Experts, got {type(module).__name__}; give it the "
-                "experts of a block"
+                "experts of a block, or a GPT whose shape has experts"
             )
         self.group = group_of(group)
         self.rank, self.size = self.group.rank(), self.group.size()
-        count = len(module.each)
-        if count != len(module.router.skew):
-            raise ParallelError("these experts are cut already; wrap them once")
-        if count % self.size:
-            raise ParallelError(
-                f"the ranks must divide the {count} experts, got {self.size}; take "
-                f"{-(-count // self.size) * self.size} experts"
-            )
+        for layer in layers:
+            _check(layer, self.size)
         check_same(module, self.group)
-        own = count // self.size
-        module.each = module.each[self.rank * own : (self.rank + 1) * own]
-        self.module, self.received = module, torch.zeros(self.size, own, dtype=torch.int64)
+        self.exchanges = [self._cut(layer) for layer in layers]
+        self.module = module
+        self._inside = _ids(p for layer in layers for p in layer.each.parameters())
 
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.module(x, self._answer)
-        return out
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
 
-    def finish(self) -> None:
-        """Before the optimizer: gradients of the mean over all ranks' tokens, with one all-reduce
-        for the router and the shared experts. An expert has had everyone's tokens: its gradient is
-        whole, and is only divided.
+    @property
+    def received(self) -> Tensor:
+        """Tokens that this rank's experts had in the last forward, from each rank: (K, E/K) of
+        `Experts` alone, (layers, K, E/K) of a module around them.
         """
-        inside = {id(p) for p in self.module.each.parameters()}
-        everywhere = [p for p in self.parameters() if id(p) not in inside and p.requires_grad]
-        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in everywhere]
-        whole = torch.cat([g.flatten() for g in grads]) / self.size
-        dist.all_reduce(whole, group=self.group)
-        for p, grad in zip(everywhere, torch.split(whole, [g.numel() for g in grads]), strict=True):
-            p.grad = grad.view_as(p)
-        for p in self.module.each.parameters():
-            if p.grad is not None:
-                p.grad /= self.size
+        told = torch.stack([exchange.received for exchange in self.exchanges])
+        return told[0] if isinstance(self.module, Experts) else told
 
     def dispatch(self, rows: Tensor, load: Tensor) -> Tensor:
-        """Rows that lie expert after expert, to the experts' ranks; there they lie rank after rank.
-
-        Args:
-            rows: (n, h).
-            load: how many for each of all experts.
+        """Of the first layer: rows (n, h) that lie expert after expert, `load` for each of all
+        experts, to the experts' ranks; there they lie rank after rank.
         """
-        told = torch.empty_like(load)
-        dist.all_to_all_single(told, load, group=self.group)
-        self.received = told.view(self.size, -1)
-        return self._send(rows, load.view(self.size, -1).sum(1), self.received.sum(1))
+        return self.exchanges[0].dispatch(rows, load)
 
     def combine(self, answers: Tensor, load: Tensor) -> Tensor:
         """The way back of `dispatch`, to the rows' places there."""
-        return self._send(answers, self.received.sum(1), load.view(self.size, -1).sum(1))
+        return self.exchanges[0].combine(answers, load)
 
-    def _send(self, rows: Tensor, give: Tensor, take: Tensor) -> Tensor:
-        sent: Tensor = _AllToAll.apply(rows, give.tolist(), take.tolist(), self.group)  # type: ignore[no-untyped-call]
-        return sent
+    def finish(self) -> None:
+        """Before the optimizer: gradients of the mean over all ranks' tokens, with one all-reduce
+        for all but the experts. An expert has had everyone's tokens: its gradient is whole, and is
+        only divided. Where the ranks' parts differ in size, `weigh` each one's loss.
+        """
+        trained = [p for p in self.parameters() if p.requires_grad]
+        everywhere = [p for p in trained if id(p) not in self._inside]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in everywhere]
+        if grads:
+            whole = torch.cat([g.flatten() for g in grads]) / self.size
+            dist.all_reduce(whole, group=self.group)
+            pieces = torch.split(whole, [g.numel() for g in grads])
+            for p, grad in zip(everywhere, pieces, strict=True):
+                p.grad = grad.view_as(p)
+        for p in trained:
+            if id(p) in self._inside and p.grad is not None:
+                p.grad /= self.size
 
-    def _answer(self, rows: Tensor, load: Tensor) -> Tensor:
-        here = self.dispatch(rows, load)
-        # Rank after rank, and within each expert after expert: now expert after expert.
-        each = torch.arange(self.received.shape[1], device=here.device).repeat(self.size)
-        order = each.repeat_interleave(self.received.flatten()).argsort(stable=True)
-        answers = self.module.answer(here[order], self.received.sum(0))
-        return self.combine(answers[order.argsort()], load)
+    def full_state(self) -> dict[str, Tensor]:
+        """All weights, by the names of the uncut module. Every rank of the group calls it."""
+        state = {}
+        for name, p in self.module.named_parameters(remove_duplicate=False):
+            if id(p) not in self._inside:
+                state[name] = p.detach().clone()
+                continue
+            before, _, after = name.rpartition("each.")
+            number, _, rest = after.partition(".")
+            parts = [torch.empty_like(p) for _ in range(self.size)]
+            dist.all_gather(parts, p.detach().contiguous(), group=self.group)
+            own = self.exchanges[0].received.shape[1]
+            for rank, part in enumerate(parts):
+                state[f"{before}each.{rank * own + int(number)}.{rest}"] = part.detach()
+        return state
+
+    def _cut(self, layer: Experts) -> Exchange:
+        own = len(layer.each) // self.size
+        layer.each = layer.each[self.rank * own : (self.rank + 1) * own]
+        exchange = Exchange(self.group, own, layer.answer)
+        layer.ask = exchange.ask
+        layer.router.counted_over.append(self.group)
+        return exchange
 
 
-class _AllToAll(torch.autograd.Function):
-    """forward: rows to other ranks, so many to each; backward: their gradients back."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, rows: Tensor, give: list[int], take: list[int], group: dist.ProcessGroup
-    ) -> Tensor:
-        ctx.told = take, give, group
-        into = rows.new_empty(sum(take), *rows.shape[1:])
-        dist.all_to_all_single(into, rows.contiguous(), take, give, group=group)
-        return into
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        return _AllToAll.apply(grads[0], *ctx.told), None, None, None  # type: ignore[no-untyped-call]
+def layers_of_experts(module: nn.Module) -> list[Experts]:
+    """The `Experts` in a module, in order."""
+    return [each for each in module.modules() if isinstance(each, Experts)]
 
 
-def _order(routed: Routed) -> tuple[Tensor, Tensor]:
-    """The choices that are kept, expert after expert; and of each the token."""
-    flat, kept = routed.chosen.flatten(), routed.kept.flatten()
-    order = flat.argsort(stable=True)
-    order = order[kept[order]]
-    return order, order // routed.chosen.shape[1]
+def _check(layer: Experts, size: int) -> None:
+    count = len(layer.each)
+    if count != len(layer.router.skew) or layer.ask is not None:
+        raise ParallelError("these experts are cut already; wrap them once")
+    if count % size:
+        raise ParallelError(
+            f"the ranks must divide the {count} experts, got {size}; take "
+            f"{-(-count // size) * size} experts"
+        )
+
+
+def _ids(parameters: Iterable[nn.Parameter]) -> set[int]:
+    return {id(p) for p in parameters}
+
+
+def _order(routed: Routed) -> Tensor:
+    """The choices that are kept, expert after expert."""
+    order = routed.chosen.flatten().argsort(stable=True)
+    return order[routed.kept.flatten()[order]]
