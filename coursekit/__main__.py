@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from coursekit.measure.cli import BenchError, bench
+from coursekit.plan.cli import PlanCliError, plan
 from coursekit.ranks.cli import app as ranks_app
 
 # Imports stand in the commands: the help must not wait for what only one of them needs.
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.add_typer(ranks_app, name="ranks")
 app.command()(bench)
+app.command()(plan)
 
 
 class UsageError(Exception):
@@ -103,7 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit code: 0, 1, 2 for a user's mistake, or 130."""
     try:
         code = app(arguments, standalone_mode=False)
-    except (UsageError, BenchError) as error:
+    except (UsageError, BenchError, PlanCliError) as error:
         return _mistake(str(error))
     except (typer.Abort, KeyboardInterrupt):
         return 130

@@ -131,7 +131,7 @@ def test_only_recomputing_lets_gpt3_fit_64_cards() -> None:
         ({"model": float("nan")}, "model must be a number above 0, got nan"),
         (
             {"model": "llama"},
-            "a model must be one of llama2-7b, llama2-70b, gpt3-175b, got 'llama'",
+            "deepseek-v3, course-100b, got 'llama'; or make a Model",
         ),
         ({"model": 7e9, "policy": "fp8"}, "policy must be one of bf16, bf16-fp32grad, fp32"),
         ({"model": 7e9, "policy": ["bf16"]}, "got ['bf16']; try 'bf16'"),
@@ -148,7 +148,7 @@ def test_a_wrong_plan_is_one_clear_error(call: dict[str, object], told: str) -> 
 
 
 def test_the_ledger_has_every_strategy_and_model() -> None:
-    ledger = plan.ledger(plan.models())
+    ledger = plan.ledger(plan.models("llama2-7b", "llama2-70b", "gpt3-175b"))
     names = "1 GPU, DP8, DP8 ZeRO-1, DP8 ZeRO-2, DP8 ZeRO-3, TP8, TP8 PP4, TP8 PP4 DP2"
     assert [str(strategy) for strategy in ledger] == [*names.split(", "), "TP8 PP4 DP2 ZeRO-1"]
     assert [strategy.gpus for strategy in ledger] == [1, 8, 8, 8, 8, 8, 32, 64, 64]

@@ -47,31 +47,40 @@ def test_the_count_is_that_of_a_real_module(kv_heads: int, glu: bool, bias: bool
     assert shape.parameters == layers * count + outside
 
 
-# Jiang et al. 2024, arXiv:2401.04088, table 1 and section 1: 47B parameters, 13B active.
-MIXTRAL = Model("Mixtral 8x7B", 32, 4096, 32, 8, 14336, 32000, glu=True, experts=8, top_k=2)
-# DeepSeek-AI 2024, arXiv:2412.19437, section 4.2: 671B parameters, 37B active. Its attention goes
-# through 1,536 numbers for the queries and 512 + 64 for keys and values, 128 heads of 128 + 64.
+MIXTRAL, DEEPSEEK = CARDS["mixtral-8x7b"], CARDS["deepseek-v3"]
+# DeepSeek-AI 2024, arXiv:2412.19437, section 4.2: queries go through 1,536 numbers, keys and values
+# through 512 + 64, 128 heads of 128 + 64.
 QUERIES = 7168 * 1536 + 1536 * 128 * (128 + 64)
 KEYS_AND_VALUES = 7168 * (512 + 64) + 512 * 128 * (128 + 128)
-DEEPSEEK = Model(
-    "DeepSeek-V3", 61, 7168, 128, 128, 18432, 129280, glu=True, experts=256, top_k=8,
-    expert_ffn=2048, shared_experts=1, dense_layers=3,
-    attention=QUERIES + KEYS_AND_VALUES + 128 * 128 * 7168,
-)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("shape", "whole", "active"),
-    [(MIXTRAL, 47, 13), (DEEPSEEK, 671, 37)],
-    ids=lambda x: getattr(x, "title", x),
-)
-def test_the_count_with_experts_is_the_published_one(shape: Model, whole: int, active: int) -> None:
-    assert shape.parameters / 1e9 == pytest.approx(whole, rel=0.01)
-    assert shape.active_parameters / 1e9 == pytest.approx(active, rel=0.02)
+@pytest.mark.parametrize("shape", [MIXTRAL, DEEPSEEK], ids=lambda shape: shape.title)
+def test_what_a_token_meets_is_the_published_count(shape: Model) -> None:
+    assert shape.active_parameters == pytest.approx(shape.active, rel=0.02)
     others = shape.parameters - shape.expert_parameters
     chosen = shape.expert_parameters * shape.top_k // shape.experts
     # The router scores all experts for every token: it is among the others, whole.
     assert shape.active_parameters == others + chosen
+
+
+def test_the_attention_of_deepseek_is_counted_from_its_matrices() -> None:
+    assert DEEPSEEK.attention == QUERIES + KEYS_AND_VALUES + 128 * 128 * 7168
+    # Scores multiply 192 numbers a head, their sum over values 128.
+    assert 2 * DEEPSEEK.heads_width == 128 * (128 + 64) + 128 * 128
+
+
+@pytest.mark.parametrize("shape", CARDS.values(), ids=lambda shape: shape.title)
+def test_arithmetic_is_six_times_what_a_token_meets_and_attention(shape: Model) -> None:
+    inputs = (1 if shape.tied else 2) * shape.vocab * shape.hidden
+    matrices = shape.active_matrices + inputs
+    assert shape.active_parameters == pytest.approx(matrices, rel=0.001)
+    one = plan.exact_flops(shape, 1, 4096) - plan.exact_flops(shape, 1, 2048)
+    assert one == 3 * 4 * 2048 * (shape.heads_width or shape.hidden) * shape.layers
+    # The embedding is looked up, not multiplied.
+    looked_up = 0 if shape.tied else shape.vocab * shape.hidden
+    rest = plan.exact_flops(shape, 1, 2048) - one
+    assert rest == 6 * (matrices - looked_up)
+    assert plan.train_flops(shape, 1) == 6 * shape.active_parameters
 
 
 @pytest.mark.parametrize("shared", [0, 1])
@@ -98,8 +107,6 @@ def test_what_is_counted_for_equal_blocks_refuses_experts() -> None:
     ):
         with pytest.raises(plan.PlanError, match=r"no experts, got .*; of such a model"):
             call()
-    with pytest.raises(parallel.ParallelError, match="no glu and no experts, got small GPT"):
-        parallel.GPT(parallel.small(experts=4, top_k=2))
 
 
 def test_an_impossible_shape_is_refused() -> None:

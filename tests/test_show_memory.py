@@ -14,7 +14,7 @@ import coursekit
 from coursekit import plan, show
 from coursekit.show._template import BAD, GOOD, INK, PALETTE
 
-LEDGER = plan.ledger(plan.models())
+LEDGER = plan.ledger(plan.models("llama2-7b", "llama2-70b", "gpt3-175b"))
 
 
 @pytest.fixture(autouse=True)
@@ -167,7 +167,7 @@ def test_the_explorer_says_what_cannot_be(
 ) -> None:
     monkeypatch.setattr("IPython.display.display", lambda what: None)
     odd = plan.Model("odd", 3, 96, 3, 3, 96, 96)
-    monkeypatch.setattr("coursekit.show._explorer.models", lambda: {"odd": odd})
+    monkeypatch.setattr("coursekit.show._explorer.models", lambda *names: {"odd": odd})
     box = show.memory_explorer(plan.Strategy(tp=2))
     assert box is not None
     assert "tp must divide the model's 3 heads" in capsys.readouterr().out

@@ -42,15 +42,16 @@ def gpu(name: str) -> Gpu:
 def train_flops(model: Model | str | float, tokens: float) -> float:
     """FLOPs to train on `tokens` by the rule 6 * parameters * tokens (Kaplan et al. 2020).
 
-    `model` is a shape, the name of a card, or a number of parameters. Attention's products of
-    activations are left out: see `exact_flops`.
+    `model` is a shape, the name of a card, or a number of parameters; of a mixture of experts
+    those count that a token meets. Attention's products of activations are left out: see
+    `exact_flops`.
 
     Raises:
         PlanError: a number is not above 0.
     """
     above_zero("tokens", tokens, 2e12)
     shape = card(model) if isinstance(model, str) else model
-    parameters = shape.parameters if isinstance(shape, Model) else shape
+    parameters = shape.active_parameters if isinstance(shape, Model) else shape
     above_zero("model", parameters, 7e9)
     return 6.0 * parameters * tokens
 
@@ -84,7 +85,9 @@ def exact_flops(
     """
     above_zero("tokens", tokens, 2e12)
     shape = card(model) if isinstance(model, str) else model
-    blocks = shape.layers * layer_flops(shape, sequence)
+    positive("sequence", sequence)
+    width = shape.heads_width or shape.hidden
+    blocks = 2.0 * shape.active_matrices + 4.0 * sequence * width * shape.layers
     logits = 2.0 * shape.hidden * shape.vocab
     return tokens * ((4 if recompute else 3) * blocks + 3 * logits)
 

@@ -27,14 +27,19 @@ class Model:
     glu, tied, bias : bool
         Three feed-forward matrices instead of two; one matrix for embedding and output;
         LayerNorm and biases everywhere instead of RMSNorm and none.
-    experts, top_k, expert_ffn, shared_experts, dense_layers : int
+    experts, top_k, expert_ffn, shared_experts, dense_layers, expert_nodes : int
         Mixture of experts: experts in a block, how many of them a token visits, the width of
-        each (`ffn` when 0), how many every token visits besides, and how many of the first
-        blocks have none. Without experts all are 0.
-    attention : int
-        Weights of a block's attention where the usual four matrices are not what it has; else 0.
-    published, tokens, gpu_hours : float
-        What the authors published: parameters, training tokens, GPU hours; 0 when unknown.
+        each (`ffn` when 0), how many every token visits besides, how many of the
+        first blocks have none, and over how many nodes a token's experts may be spread (0: any).
+        Without experts all are 0.
+    attention, heads_width : int
+        Weights of a block's attention where the usual four matrices are not what it has, and the
+        width of all its heads together where that is not `hidden`; else 0.
+    sequence, batch : int
+        Tokens in a sequence and sequences in a step that it is trained with; 0 when unknown.
+    published, active, tokens, gpu_hours : float
+        What the authors published: parameters, those that a token meets, training tokens, GPU
+        hours; 0 when unknown.
 
     Raises
     ------
@@ -58,8 +63,13 @@ class Model:
     expert_ffn: int = 0
     shared_experts: int = 0
     dense_layers: int = 0
+    expert_nodes: int = 0
     attention: int = 0
+    heads_width: int = 0
+    sequence: int = 0
+    batch: int = 0
     published: float = 0.0
+    active: float = 0.0
     tokens: float = 0.0
     gpu_hours: float = 0.0
     source: str = ""
@@ -122,6 +132,14 @@ class Model:
         return self._feed_forward(self.expert_ffn or self.ffn)
 
     @property
+    def active_matrices(self) -> int:
+        """Weights that a token meets in the matrices of all blocks."""
+        feed = (self.layers - self.moe_layers) * self._feed_forward(self.ffn)
+        each = (self.top_k + self.shared_experts) * self.expert_matrices
+        mixed = self.moe_layers * (each + self.hidden * self.experts)
+        return self.layers * self.attention_matrices + feed + mixed
+
+    @property
     def moe_layers(self) -> int:
         """Blocks with experts."""
         return self.layers - self.dense_layers if self.experts else 0
@@ -160,8 +178,14 @@ class Model:
         return blocks + embeddings + self.positions * self.hidden + norms + biases
 
 
-def models() -> dict[str, Model]:
-    """All cards by name, in the order of the file."""
+def models(*names: str) -> dict[str, Model]:
+    """The named cards, else all, in the order of the file.
+
+    Raises:
+        PlanError: there is no such card.
+    """
+    if names:
+        return {name: model(name) for name in names}
     known = {field.name for field in fields(Model)}
     cards: Mapping[str, Mapping[str, Any]] = _data.load("models.yaml")
     return {

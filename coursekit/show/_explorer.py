@@ -9,6 +9,8 @@ from coursekit.i18n import text
 from coursekit.plan import PlanError, Strategy, ledger, models
 from coursekit.show.memory import memory_bars
 
+# Equal blocks whose number the sliders' degrees divide.
+COMPARED = ("llama2-7b", "llama2-70b", "gpt3-175b")
 POWERS = tuple(2**power for power in range(11))
 
 
@@ -47,7 +49,7 @@ def _draw(limit: float, **degrees: int) -> None:
     from IPython.display import display
 
     try:
-        rows = ledger(models(), [Strategy(**degrees)])
+        rows = ledger(models(*COMPARED), [Strategy(**degrees)])
     except PlanError as error:
         print(error)
         return

@@ -35,7 +35,9 @@ def memory_bars(ledger: Ledger, limit: float = 80 * GB) -> go.Figure:
         The ledger is empty.
     """
     if not ledger:
-        raise ValueError("a ledger must have a strategy, got none; try plan.ledger(plan.models())")
+        raise ValueError(
+            "a ledger must have a strategy, got none; try plan.ledger(plan.models('llama2-7b'))"
+        )
     strategies = list(ledger)
     titles = list(ledger[strategies[0]])
     parts = _used(ledger)
