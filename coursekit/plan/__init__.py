@@ -6,6 +6,7 @@ Sizes are in bytes (GB = 10**9, GiB = 2**30), arithmetic in FLOPs, time in days.
 from coursekit.plan._rules import PlanError
 from coursekit.plan._seconds import Efficiency, fitted
 from coursekit.plan._strategies import Strategy, ledger
+from coursekit.plan._volume_tokens import context_volume, expert_volume
 from coursekit.plan.flops import Gpu, days, exact_flops, gpu, layer_flops, train_flops
 from coursekit.plan.machines import Machine, machine, machines
 from coursekit.plan.memory import Memory, Policy, gpu_memory
@@ -44,11 +45,13 @@ __all__ = [
     "Volume",
     "best",
     "broken_rule",
+    "context_volume",
     "days",
     "dp_volume",
     "enumerate",
     "evaluate",
     "exact_flops",
+    "expert_volume",
     "fit",
     "fitted",
     "gpu",

@@ -1,15 +1,17 @@
 """What each parallel mode sends in one training step, from the model's shape alone.
 
 Sizes are those of nccl-tests: of an all-reduce the buffer, of all-gather and reduce-scatter the
-whole. The group's ranks together then send 2(K-1) sizes for an all-reduce and K-1 for the others
+whole, of an all-to-all what one rank has. The group's ranks together then send 2(K-1) sizes for an
+all-reduce and K-1 for the others
 (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md). Which collectives a mode
 needs: ZeRO, arXiv:1910.02054, section 7; Megatron-LM, arXiv:1909.08053, section 3; sequence
-parallelism, arXiv:2205.05198, section 4.2.
+parallelism, arXiv:2205.05198, section 4.2. Modes that move tokens are in `_volume_tokens`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from coursekit.plan._rules import PlanError, divides, positive
 from coursekit.plan.memory import _stage
@@ -27,13 +29,14 @@ class Volume:
     Parameters
     ----------
     group : str
-        The mode: ``dp``, ``tp``, ``pp``.
+        The mode: ``dp``, ``tp``, ``pp``, ``ep``, ``cp``.
     phase : {"forward", "backward", "step"}
         When they are made.
     op : str
-        The collective, or ``send``.
+        The collective, ``send``, or ``all_to_all_v``: an all-to-all of unequal parts.
     bytes : int
-        Their sizes together: of each call the whole buffer. For ``send``, what all ranks send.
+        Their sizes together: of each call the whole buffer. For ``send``, what all ranks send; for
+        ``all_to_all_v``, what all ranks have in the larger of what they give and what they take.
     calls : int
         Calls a rank; of ``send``, by all ranks together.
     ranks : int
@@ -70,8 +73,12 @@ def sent(op: str, size: int, ranks: int) -> int:
         return size
     if op in ("recv", "barrier"):
         return 0
+    if op == "all_to_all_v":
+        # A rank keeps one part of K: so the ledger counts calls, which do not tell their parts.
+        return round(Fraction((ranks - 1) * size, ranks))
     if op not in _TIMES:
-        raise PlanError(f"op must be one of {', '.join(_TIMES)} or send, got {op!r}")
+        told = ", ".join([*_TIMES, "all_to_all_v"])
+        raise PlanError(f"op must be one of {told} or send, got {op!r}")
     return _TIMES[op] * (ranks - 1) * size
 
 
