@@ -8,6 +8,7 @@ from coursekit.plan._seconds import Efficiency, fitted
 from coursekit.plan._strategies import Strategy, ledger
 from coursekit.plan._volume_tokens import context_volume, expert_volume
 from coursekit.plan.flops import Gpu, days, exact_flops, gpu, layer_flops, train_flops
+from coursekit.plan.hybrid import hybrid_volume
 from coursekit.plan.machines import Machine, machine, machines
 from coursekit.plan.memory import Memory, Policy, gpu_memory
 from coursekit.plan.models import Model, model, models
@@ -56,6 +57,7 @@ __all__ = [
     "fitted",
     "gpu",
     "gpu_memory",
+    "hybrid_volume",
     "job",
     "layer_flops",
     "layerwise_volume",
