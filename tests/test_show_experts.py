@@ -63,6 +63,13 @@ def test_boxes_lie_in_order_and_apart() -> None:
     assert len(set(y)) == 4
 
 
+def test_many_experts_find_room() -> None:
+    figure = show.token_flow([[1] * 64, [2] * 64])
+    y = figure.data[0].node.y[2:]
+    assert sorted(y) == list(y)
+    assert 0 < y[0] < y[-1] < 1
+
+
 def test_load_over_ranks() -> None:
     figure = show.load(SENT, holders=2)
     cells = figure.data[0]

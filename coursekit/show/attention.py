@@ -204,10 +204,11 @@ def _layout(
     ticks = list(range(0, length, max(1, length // 8)))
     fixed = {"fixedrange": True, "showgrid": False, "zeroline": False}
     ranks = {"tickvals": list(range(size)), "ticktext": [f"rank {r}" for r in range(size)]}
+    ranks["ticklabelstandoff"] = 6
     return {
         "title": {"text": f"{head}<br><sub>{told}</sub>"},
         "height": 480,
-        "margin": {"l": 56, "r": 12, "t": 112, "b": 8},
+        "margin": {"l": 56, "r": 12, "t": 100, "b": 8},
         "barmode": "stack",
         "xaxis": {**fixed, "domain": [0, 0.42], "range": [-0.5, length - 0.5], "tickvals": ticks}
         | {"title": {"text": text("attention.key")}, "constrain": "domain"},

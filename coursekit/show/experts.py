@@ -17,8 +17,10 @@ MOST_EXPERTS = 64
 # Up to here every cell has its number.
 NUMBERS = 12
 FAINT = 0.45
-# Of the height, between boxes; of the width, where flows begin and end, where their ranks stand.
-GAP, START, WIDE, HOLDERS = 0.03, 0.12, 0.64, 0.82
+# Of the height, between boxes and at most between all; of the width, where flows begin and end, and
+# where the ranks stand.
+GAP, GAPS = 0.042, 0.4
+START, WIDE, HOLDERS = 0.12, 0.64, 0.82
 
 Counts = Sequence[Sequence[int]]
 
@@ -55,14 +57,14 @@ def token_flow(sent: Counts, *, dropped: Sequence[int] | None = None) -> go.Figu
     boxes = [*map(sum, zip(*table, strict=True)), *([sum(lost)] if any(lost) else [])]
     if not sum(sources):
         raise ValueError("a flow needs tokens, got none; route some first")
-    tall = max(260, 42 * max(experts + 1, size))
+    tall = min(1200, max(260, 42 * max(experts + 1, size)))
     drawn = figure(
         title={"text": _flow_title(sum(boxes[:experts]), sum(lost))},
         height=tall + 100,
         margin={"l": 8, "r": 8, "t": 84, "b": 16},  # `tall` is what they leave
     )
     drawn.add_trace(_sankey(table, lost, sources, boxes, each))
-    drawn.data[0].node.pad = round(GAP * tall)
+    drawn.data[0].node.pad = round(_gap(boxes) * tall)
     drawn.layout.annotations = _words(sources, boxes, each)
     drawn.layout.shapes = _brackets(boxes, size, each)
     return drawn
@@ -103,8 +105,8 @@ def load(
         title={"text": _load_title(table, over, each)},
         height=max(300, (34 if experts <= NUMBERS else 16) * experts + 170),
         xaxis={"title": {"text": text(f"experts.{over}")}, "showgrid": False},
-        yaxis={"autorange": "reversed", "showgrid": False},
-        margin={"t": 96},
+        yaxis={"autorange": "reversed", "showgrid": False, "ticklabelstandoff": 6},
+        margin={"t": 84},
     )
     if len(table) <= NUMBERS:
         drawn.update_xaxes(tickvals=list(range(len(table))))
@@ -260,10 +262,14 @@ def _sankey(
 
 def _spans(column: list[int]) -> list[tuple[float, float]]:
     """Top and bottom of each box of a column, from the top; plotly alone would sort them."""
-    room, total = 1 - GAP * (len(column) - 1), max(1, sum(column))
-    heights = [n / total * room for n in column]
-    tops = accumulate([0.0, *(height + GAP for height in heights)])
+    gap, total = _gap(column), max(1, sum(column))
+    heights = [n / total * (1 - gap * (len(column) - 1)) for n in column]
+    tops = accumulate([0.0, *(height + gap for height in heights)])
     return [(top, top + height) for top, height in zip(tops, heights, strict=False)]
+
+
+def _gap(column: list[int]) -> float:
+    return min(GAP, GAPS / max(1, len(column) - 1))
 
 
 def _held(boxes: list[int], rank: int, each: int) -> tuple[float, float]:
