@@ -4,6 +4,7 @@ Each mode is one module, and stands beside the same model on one process in the 
 ranks: call them inside `Ranks.run`, a ``%%ranks`` cell, or a script under torchrun.
 """
 
+from ._context_gpt import ContextParallel
 from ._errors import ParallelError
 from ._group import group_of, mesh
 from ._rows import share, weigh
@@ -21,6 +22,7 @@ from .zero import Zero
 __all__ = [  # noqa: RUF022  # plain order, as everywhere
     "Bucketed",
     "ColumnLinear",
+    "ContextParallel",
     "DataParallel",
     "ExpertParallel",
     "Experts",

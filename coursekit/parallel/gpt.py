@@ -76,10 +76,10 @@ class GPT(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         plain = shape.bias and shape.positions and shape.kv_heads == shape.heads
-        if not plain or shape.glu or shape.attention:
+        if not plain or shape.glu or shape.attention or shape.heads_width:
             raise ParallelError(
-                "GPT takes a shape with bias, positions, one key per head and no glu, "
-                f"got {shape.title}; start from parallel.small()"
+                "GPT takes a shape with bias, positions, one key per head, the usual attention and "
+                f"no glu, got {shape.title}; start from parallel.small()"
             )
         self.shape, self.balance = shape, balance
         dense = shape.layers - shape.moe_layers
