@@ -14,12 +14,14 @@ from coursekit.show._pipeline_live import pipeline_explorer, pipelines
 from coursekit.show.attention import ring_attention_player
 from coursekit.show.collective import before_after, digit_owners
 from coursekit.show.costs import cost_curves
+from coursekit.show.cube import rank_cube
 from coursekit.show.curves import curves
 from coursekit.show.experts import load, token_flow
 from coursekit.show.gantt import gantt
 from coursekit.show.memory import memory_bars
 from coursekit.show.parallel import saturation, shards, stages
 from coursekit.show.pipeline import bubble, schedule
+from coursekit.show.plans import pareto, seconds, volumes
 from coursekit.show.player import compare, player
 from coursekit.show.tension import compute_vs_communication
 from coursekit.show.traffic import matrix
@@ -38,15 +40,19 @@ __all__ = [
     "matrix",
     "memory_bars",
     "memory_explorer",
+    "pareto",
     "pipeline_explorer",
     "pipelines",
     "player",
+    "rank_cube",
     "ring_attention_player",
     "saturation",
     "schedule",
+    "seconds",
     "shards",
     "stages",
     "token_flow",
+    "volumes",
 ]
 
 if "PLOTLY_RENDERER" not in os.environ:
