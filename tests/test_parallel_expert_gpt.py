@@ -82,7 +82,7 @@ def test_the_balance_is_added_with_its_weight():
 
 
 def test_equal_scores_go_to_the_first_experts():
-    router = parallel.Router(16, 8, 3)
+    router = parallel.Router(16, 64, 3)
     torch.nn.init.zeros_(router.score.weight)
     assert router(torch.randn(40, 16)).chosen.tolist() == [[0, 1, 2]] * 40
 
@@ -133,6 +133,36 @@ def on_a_mesh():
 
 def test_it_stands_beside_data_parallelism(four):
     assert farthest(four.run(on_a_mesh), alone(ROWS, "adamw", balance=0.1)) < EXACT
+
+
+def with_whole_experts(way, rows):
+    """Every rank has all experts: only the balance must hear of the others' tokens."""
+    model = made(balance=0.1)
+    if way == "Bucketed":
+        wrapped = parallel.Bucketed(model, bucket_mib=0.02)
+        opt = OPTIMIZERS["adamw"](model.parameters())
+    else:
+        wrapped = parallel.Zero(model, OPTIMIZERS["adamw"], stage=3)
+    for block in model.blocks[1:]:
+        block.mlp.router.counted_over.append(wrapped.group)
+    for ids, targets in batches(rows):
+        x, y = (parallel.share(whole, uneven=True) for whole in (ids, targets))
+        parallel.weigh(wrapped(x, y), len(x), rows).backward()
+        if way == "Bucketed":
+            wrapped.finish()
+            opt.step()
+            opt.zero_grad()
+        else:
+            wrapped.step()
+    if way == "Zero":
+        return wrapped.full_state()
+    return {n: p.detach() for n, p in model.named_parameters(remove_duplicate=False)}
+
+
+@pytest.mark.parametrize("way", ["Bucketed", "Zero"])
+def test_whole_experts_are_one_process_in_other_modes(ranks, way):
+    told = ranks.run(with_whole_experts, way, 7)
+    assert farthest(told, alone(7, "adamw", balance=0.1)) < EXACT
 
 
 class Even(parallel.Router):

@@ -55,8 +55,9 @@ class Router(nn.Module):
         skew: added to expert 0's score, and the less to later ones: a router that has favourites.
 
     Attributes:
-        counted_over: groups whose ranks' tokens count in the balance too; each costs an all-reduce
-            of E int64 in forward.
+        counted_over: groups whose ranks' tokens count in the balance too, each for an all-reduce of
+            E int64 in forward. The modes that cut experts or the sequence add theirs; to others,
+            such as data parallelism, a balance is each rank's own unless you append their group.
 
     Raises:
         ParallelError: `top_k` is not from 1 to `experts`, or the capacity is not above 0.
@@ -78,7 +79,8 @@ class Router(nn.Module):
         self.top_k, self.capacity = top_k, capacity
         self.score = nn.Linear(hidden, experts, bias=False)
         self.skew: Tensor
-        self.register_buffer("skew", torch.linspace(skew, 0, experts))
+        # Given, not learned: so it is in no checkpoint.
+        self.register_buffer("skew", torch.linspace(skew, 0, experts), persistent=False)
         self.counted_over: list[dist.ProcessGroup] = []
 
     def forward(self, tokens: Tensor) -> Routed:
