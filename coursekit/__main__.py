@@ -11,6 +11,7 @@ import typer
 from coursekit.measure.cli import BenchError, bench
 from coursekit.plan.cli import PlanCliError, plan
 from coursekit.ranks.cli import app as ranks_app
+from coursekit.topology.cli import TopoCliError, topo
 
 # Imports stand in the commands: the help must not wait for what only one of them needs.
 
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.add_typer(ranks_app, name="ranks")
 app.command()(bench)
 app.command()(plan)
+app.command()(topo)
 
 
 class UsageError(Exception):
@@ -105,7 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit code: 0, 1, 2 for a user's mistake, or 130."""
     try:
         code = app(arguments, standalone_mode=False)
-    except (UsageError, BenchError, PlanCliError) as error:
+    except (UsageError, BenchError, PlanCliError, TopoCliError) as error:
         return _mistake(str(error))
     except (typer.Abort, KeyboardInterrupt):
         return 130
