@@ -35,8 +35,11 @@ Sources, as the formulas name them:
 
 Errors: CostError (a ValueError) for numbers; unknown collectives, algorithms and options are
 `coursekit.schedule.ScheduleError`.
+
+`coursekit.cost.nccl` is another model beside this one: NCCL's own, by which it chooses.
 """
 
+from coursekit.cost import nccl
 from coursekit.cost._bandwidth import algbw, busbw, busbw_factor
 from coursekit.cost._closed import (
     best_segments,
@@ -59,5 +62,6 @@ __all__ = [
     "crossover",
     "formula",
     "n_half",
+    "nccl",
     "price",
 ]
