@@ -95,7 +95,7 @@ def context_volume(
             f"every rank needs a token, got a sequence of {sequence} for {ranks} ranks; try "
             f"sequence={ranks}"
         )
-    if shape.attention:
+    if shape.attention or shape.heads_width:
         raise PlanError(
             f"this is counted for the usual attention, got {shape.title}; take another card"
         )
