@@ -86,8 +86,9 @@ def choose(
 ) -> Choice:
     """NCCL's own choice, worked out from its published constants.
 
-    Good for the choice and for large sizes; below 16 MiB the time is good to a factor of 2. A
-    tuner plugin (aws-ofi-nccl on EFA) overrides all of it.
+    Good for the choice and for large sizes: from 1 GiB on within 5 % of measured times on A100 and
+    Hopper nodes; below 16 MiB those are up to three times as long. A tuner plugin (aws-ofi-nccl on
+    EFA) overrides all of it.
 
     Args:
         collective: all_reduce, all_gather, reduce_scatter, broadcast or reduce.

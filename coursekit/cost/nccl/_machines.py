@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,6 +14,7 @@ from ._names import NcclError
 
 __all__ = ["Graph", "Machine", "Paths", "machine", "machines"]
 
+_LINE = re.compile(r"nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d.]+)")
 _ARCHITECTURES = ((100, "blackwell"), (90, "hopper"), (80, "ampere"), (0, "volta"))
 
 
@@ -29,6 +31,23 @@ class Graph:
     channels: int
     intra: float
     inter: float
+
+    @classmethod
+    def read(cls, line: str) -> Graph:
+        """The graph of a line that NCCL logs with NCCL_DEBUG_SUBSYS=GRAPH.
+
+        Pattern 4 is the ring's, 1 to 3 are the tree's, 5 is that of NVLS.
+
+        Raises:
+            NcclError: it is no such line.
+        """
+        found = _LINE.search(line)
+        if not found:
+            raise NcclError(
+                f"a line with a graph holds 'nChannels 8, bw 40.0/60.0', got {line!r}; "
+                "look for 'Pattern' in a log with NCCL_DEBUG_SUBSYS=GRAPH"
+            )
+        return cls(int(found[1]), float(found[2]), float(found[3]))
 
 
 @dataclass(frozen=True)
