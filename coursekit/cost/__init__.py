@@ -50,10 +50,14 @@ from coursekit.cost._closed import (
 )
 from coursekit.cost._model import Cost, CostError
 from coursekit.cost._price import price
+from coursekit.cost._rounds import Round, rounds, rounds_of
+from coursekit.cost._simulate import Simulated, simulate
 
 __all__ = [
     "Cost",
     "CostError",
+    "Round",
+    "Simulated",
     "algbw",
     "best_segments",
     "busbw",
@@ -64,4 +68,7 @@ __all__ = [
     "n_half",
     "nccl",
     "price",
+    "rounds",
+    "rounds_of",
+    "simulate",
 ]

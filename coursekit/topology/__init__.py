@@ -8,7 +8,7 @@ from coursekit.topology.build import Speeds, build
 from coursekit.topology.findings import Finding, findings
 from coursekit.topology.machine import Topology
 from coursekit.topology.parse import parse
-from coursekit.topology.presets import card, cluster, machine, names, speeds, table
+from coursekit.topology.presets import card, cluster, machine, names, speeds, star, table
 from coursekit.topology.rings import (
     Order,
     best_chain,
@@ -40,5 +40,6 @@ __all__ = [
     "parse",
     "spanning_tree",
     "speeds",
+    "star",
     "table",
 ]

@@ -5,21 +5,16 @@ Bandwidths are bytes/s each way: a link carries as much there as back at the sam
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from coursekit.topology._errors import TopologyError
+from coursekit.topology._ways import Hop, Ways
 
 if TYPE_CHECKING:
     import networkx as nx
-
-# What may stand inside a route; a GPU or a network card does not pass on what is not its own,
-# except that data leaves and enters a node through its cards.
-THROUGH = frozenset({"nvswitch", "pcie", "cpu", "leaf", "spine", "nic"})
-Hop = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -40,12 +35,16 @@ class Topology:
         The GPUs in the order of ranks.
     notes : tuple of str
         What was assumed while it was built.
+    node : Topology, optional
+        Where all nodes of a cluster are alike, one of them: ways are then found once for all. Their
+        devices are called ``n0.GPU0`` where the node's is called ``GPU0``.
     """
 
     name: str
     graph: nx.Graph[str]
     ranks: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    node: Topology | None = field(default=None, repr=False)
     _routes: dict[tuple[str, str], tuple[Hop, ...]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -54,6 +53,10 @@ class Topology:
     def size(self) -> int:
         """How many GPUs."""
         return len(self.ranks)
+
+    @cached_property
+    def _ways(self) -> Ways:
+        return Ways(self.graph)
 
     @cached_property
     def hosts(self) -> tuple[str, ...]:
@@ -76,6 +79,8 @@ class Topology:
         TopologyError
             A name is no GPU of this machine, or nothing joins the two.
         """
+        if a == b:
+            return ()
         if (a, b) not in self._routes:
             self._routes[a, b] = self._find(a, b)
         return self._routes[a, b]
@@ -111,32 +116,52 @@ class Topology:
             if name not in self.graph:
                 known = ", ".join(self.ranks[:8])
                 raise TopologyError(f"a GPU must be one of {known}, ..., got {name!r}")
-        best: dict[str, tuple[float, int]] = {a: (float("-inf"), 0)}
-        came: dict[str, str] = {}
-        queue: list[tuple[float, int, str]] = [(float("-inf"), 0, a)]
-        while queue:
-            # Widths stand negated, so that the widest comes first.
-            narrow, far, here = heapq.heappop(queue)
-            if here == b:
-                return _walk(came, a, b)
-            if (narrow, far) > best[here]:
-                continue
-            if here != a and self.kind(here) not in THROUGH:
-                continue
-            for there, edge in self.graph.adj[here].items():
-                step = (max(narrow, -edge["bandwidth"]), far + 1)
-                if step < best.get(there, (float("inf"), 0)):
-                    best[there], came[there] = step, here
-                    heapq.heappush(queue, (*step, there))
+        if self.node is not None:
+            return self._across(self.node, a, b)
+        if way := self._ways.way(a, b):
+            return way
         raise TopologyError(f"nothing joins {a} and {b} in {self.name}")
 
+    def _across(self, node: Topology, a: str, b: str) -> tuple[Hop, ...]:
+        """Inside a node its own way; else out by the nearest card, over leaves, and in by one."""
+        (host, _, here), (other, _, there) = a.partition("."), b.partition(".")
+        if host == other:
+            return _named(host, node.route(here, there))
+        out, into = node.exit(here), node.exit(there)
+        card = f"{host}.{out[-1][1] if out else here}"
+        far = f"{other}.{into[-1][1] if into else there}"
+        (leaf,), (far_leaf,) = (self._leaves(c) for c in (card, far))
+        middle = [(card, leaf)]
+        if leaf != far_leaf:
+            middle += [(leaf, "spine"), ("spine", far_leaf)]
+        middle.append((far_leaf, far))
+        back = tuple((v, u) for u, v in reversed(_named(other, into)))
+        return (*_named(host, out), *middle, *back)
 
-def _walk(came: dict[str, str], a: str, b: str) -> tuple[Hop, ...]:
-    hops: list[Hop] = []
-    while b != a:
-        hops.append((came[b], b))
-        b = came[b]
-    return tuple(reversed(hops))
+    def exit(self, gpu: str) -> tuple[Hop, ...]:
+        """The widest and shortest way from a GPU to a network card.
+
+        Raises
+        ------
+        TopologyError
+            There is no card.
+        """
+        if (gpu, "") not in self._routes:
+            cards = (name for name in self.graph if self.kind(name) == "nic")
+            ways = [way for card in cards if (way := self._ways.way(gpu, card))]
+            if not ways:
+                raise TopologyError(f"{gpu} reaches no network card in {self.name}")
+            widest = max(min(map(self.capacity, way)) for way in ways)
+            wide = (way for way in ways if min(map(self.capacity, way)) == widest)
+            self._routes[gpu, ""] = min(wide, key=len)
+        return self._routes[gpu, ""]
+
+    def _leaves(self, card: str) -> list[str]:
+        return [name for name in self.graph.adj[card] if self.kind(name) == "leaf"]
+
+
+def _named(host: str, hops: tuple[Hop, ...]) -> tuple[Hop, ...]:
+    return tuple((f"{host}.{u}", f"{host}.{v}") for u, v in hops)
 
 
 def graph_of(nodes: Iterable[tuple[str, str, str]], edges: Iterable[tuple[Any, ...]]) -> Any:

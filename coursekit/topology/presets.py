@@ -50,6 +50,31 @@ def speeds(name: str) -> Speeds:
     return Speeds(**{key: value * GB for key, value in card(name)["speeds"].items()})
 
 
+def star(size: int, bandwidth: float = 1e9) -> Topology:
+    """Equal ranks on one switch that never blocks: the network of the closed forms.
+
+    Parameters
+    ----------
+    size : int
+        How many GPUs.
+    bandwidth : float
+        Bytes/s of each link, each way.
+
+    Raises
+    ------
+    TopologyError
+        A number is not positive.
+    """
+    if size < 1 or bandwidth <= 0:
+        raise TopologyError(
+            f"size and bandwidth must be above 0, got {size} and {bandwidth}; try star(8, 1e9)"
+        )
+    ranks = tuple(f"GPU{k}" for k in range(size))
+    nodes = [("switch", "leaf", ""), *((gpu, "gpu", "") for gpu in ranks)]
+    edges = [(gpu, "switch", "network", 1, bandwidth) for gpu in ranks]
+    return Topology(f"{size} ranks on one switch", graph_of(nodes, edges), ranks)
+
+
 @cache
 def machine(name: str) -> Topology:
     """One machine as a graph, such as `dgx-a100`; `nvl72` is a whole rack of `gb200` trays.
@@ -126,7 +151,7 @@ def cluster(
         ]
     ranks = tuple(f"n{k}.{gpu}" for k in range(nodes) for gpu in one.ranks)
     title = f"{nodes} x {one.name}, {fabric}"
-    return Topology(title, graph_of(graph_nodes, edges), ranks, one.notes)
+    return Topology(title, graph_of(graph_nodes, edges), ranks, one.notes, one)
 
 
 def _rack() -> Topology:
