@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from coursekit import measure, parallel, show
+from coursekit import measure, parallel, pipeline, show
 from coursekit.ranks import RankFailed
 
 SHAPE = parallel.small(hidden=32)
@@ -240,3 +240,18 @@ def test_an_error_shows_the_learners_line_and_none_of_ours(four):
     assert "parallel.mesh(dp=3)" in words
     assert "coursekit.parallel.ParallelError: the degrees'" in words
     assert "_group.py" not in words
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda model: parallel.TensorParallel(model),
+        lambda model: parallel.LayerWise(model),
+        lambda model: parallel.Pipeline(model, pipeline.build("gpipe", 4, 4)),
+    ],
+    ids=["TensorParallel", "LayerWise", "Pipeline"],
+)
+def test_experts_where_nothing_spreads_them(four, cut):
+    words = told(four, lambda: cut(gpt(experts=4, top_k=2)))
+    assert "got 4" in words
+    assert "parallel.ExpertParallel" in words

@@ -129,6 +129,11 @@ def _gpt(module: Any) -> GPT:
             f"stages are cut from a parallel.GPT, got {type(inner).__name__}; for other models "
             "use torch.distributed.pipelining"
         )
+    if inner.shape.experts:
+        raise ParallelError(
+            "stages are cut from a GPT without experts, whose balance would be lost between them, "
+            f"got {inner.shape.experts} experts; spread these with parallel.ExpertParallel"
+        )
     return inner
 
 

@@ -196,6 +196,11 @@ def _check(module: GPT, size: int) -> None:
             f"TensorParallel cuts a parallel.GPT, got {type(module).__name__}; for other models "
             "use torch's parallelize_module"
         )
+    if module.shape.experts:
+        raise ParallelError(
+            f"TensorParallel cuts a GPT without experts, got {module.shape.experts} of them; "
+            "spread them with parallel.ExpertParallel"
+        )
     for name, length in (("heads", module.shape.heads), ("ffn", module.shape.ffn)):
         if length % size:
             ways = [t for t in range(1, length + 1) if length % t == 0]
