@@ -11,10 +11,12 @@ import pytest
 import torch
 
 import coursekit
-from coursekit import _data, cost, measure, plan, schedule
+from coursekit import _data, cost, measure, pipeline, plan, schedule, topology
 from coursekit.i18n import LANGUAGES
 from coursekit.lab import Note, Quiz
 
+# What formulas may name, besides all of `plan`.
+MODULES = (cost, measure, pipeline, schedule, topology)
 LESSONS = sorted(path.stem for path in (_data.folder() / "quizzes").glob("*.yaml"))
 QUESTIONS = [
     (lesson, name, question)
@@ -40,7 +42,7 @@ def test_lesson_00_asks_six_questions() -> None:
 def test_the_answer_is_what_its_formula_gives(
     lesson: str, name: str, question: dict[str, Any]
 ) -> None:
-    names = {**vars(plan), "cost": cost, "measure": measure, "schedule": schedule}
+    names = {**vars(plan), **{module.__name__.partition(".")[2]: module for module in MODULES}}
     wanted = eval(question["formula"], names)
     assert type(wanted) is bool or isinstance(wanted, int | float)
     if isinstance(wanted, bool):
