@@ -3,6 +3,7 @@
 Sizes are in bytes (GB = 10**9, GiB = 2**30), arithmetic in FLOPs, time in days.
 """
 
+from coursekit.plan._footprint import footprint
 from coursekit.plan._rules import PlanError
 from coursekit.plan._seconds import Efficiency, fitted
 from coursekit.plan._strategies import Strategy, ledger
@@ -55,6 +56,7 @@ __all__ = [
     "expert_volume",
     "fit",
     "fitted",
+    "footprint",
     "gpu",
     "gpu_memory",
     "hybrid_volume",

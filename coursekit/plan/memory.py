@@ -31,6 +31,11 @@ class Policy:
         """Bytes a parameter, all together."""
         return self.weights + self.gradients + self.optimizer
 
+    @property
+    def kept(self) -> int:
+        """Bytes of a number that is kept for backward: weights and activations have one dtype."""
+        return self.weights
+
 
 POLICIES = {
     # Weights and gradients in bf16; master copy, momentum and variance in fp32.
