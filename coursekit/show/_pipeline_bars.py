@@ -13,7 +13,7 @@ from coursekit.measure import Span
 from coursekit.pipeline import Action, Bar, PipelineSchedule, Timeline
 from coursekit.show._template import GRID, PALETTE
 
-COLOURS = {"F": PALETTE[0], "B": PALETTE[1], "I": PALETTE[1], "W": PALETTE[3]}
+COLOURS = {"F": PALETTE[0], "B": PALETTE[1], "I": PALETTE[4], "W": PALETTE[3]}
 # Pixels of a rank's line, and of the words above a panel.
 LINE, WORDS = 30, 42
 
@@ -103,6 +103,7 @@ def lines(ranks: int) -> dict[str, Any]:
         "range": [ranks - 0.5, -0.5],
         "tickvals": list(range(ranks)),
         "ticktext": [text("pipeline.rank", rank=rank) for rank in range(ranks)],
+        "ticklabelstandoff": 5,
         "showgrid": False,
         "zeroline": False,
         "fixedrange": True,

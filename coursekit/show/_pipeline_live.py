@@ -76,19 +76,25 @@ def pipelines(
     return drawn
 
 
-def pipeline_explorer(name: str = "1f1b", ranks: int = 4, micro_batches: int = 8) -> Any:
+def pipeline_explorer(
+    name: str = "1f1b", ranks: int = 4, micro_batches: int = 8, chunks: int = 1
+) -> Any:
     """Choose a schedule, its numbers and its times; the bars follow. Needs a running kernel.
 
     Parameters
     ----------
-    name, ranks, micro_batches
+    name, ranks, micro_batches, chunks
         Where the controls stand at first.
     """
     import ipywidgets as widgets  # type: ignore[import-untyped]
 
     look = {"layout": widgets.Layout(width="300px"), "style": {"description_width": "110px"}}
     drag = {**look, "continuous_update": False}
-    whole = {"ranks": (ranks, 1, 8), "micro_batches": (micro_batches, 1, 32), "chunks": (1, 1, 4)}
+    whole = {
+        "ranks": (ranks, 1, 8),
+        "micro_batches": (micro_batches, 1, 32),
+        "chunks": (chunks, 1, 4),
+    }
     times = {"forward": (1.0, 0.5, 4), "backward": (2.0, 0, 8), "p2p": (0.0, 0, 2)}
     controls: dict[str, Any] = {
         "name": widgets.Dropdown(
