@@ -4,6 +4,7 @@ from ._errors import MeasureError
 from ._fit import Fit, fit
 from ._issued import Issued, watch
 from ._ledger import Ledger, Line
+from ._mpi import mpi_algorithms, mpi_ranks
 from ._own import record_own
 from ._phase import phase
 from ._published import published
@@ -24,6 +25,8 @@ __all__ = [
     "Sweep",
     "Traffic",
     "fit",
+    "mpi_algorithms",
+    "mpi_ranks",
     "phase",
     "published",
     "record_own",

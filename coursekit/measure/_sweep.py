@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from coursekit.ranks import Ranks
 from coursekit.schedule import Schedule, algorithms, build
 
 from ._errors import MeasureError
 from ._loop import Measured, Work, measure_here
+from ._mpi import forced, mpi_ranks, mpi_settings
 from ._table import ITEM, Row, Sweep, as_row, cores_of
 
 COLLECTIVES = ("all_gather", "all_reduce", "all_to_all", "broadcast", "reduce", "reduce_scatter")
@@ -61,7 +63,9 @@ def sweep(
         Bytes; rounded up to whole elements, and to equal blocks for all_gather, reduce_scatter
         and all_to_all. `measure.sizes()` by default.
     algorithms : sequence of str
-        ``library`` is the backend's own collective, any other a name that
+        ``library`` is the backend's own collective; ``mpi:`` and a name from
+        `measure.mpi_algorithms`, such as ``mpi:ring`` or ``mpi:default``, is Open MPI's, on as
+        many ranks that are started for it and ended; any other is a name that
         `coursekit.schedule.algorithms` knows, run over the same backend.
     backend : {None, "mpi"}
         None is the ranks' own: Gloo or NCCL. ``mpi`` takes MPI's communicator, so that ``library``
@@ -86,13 +90,54 @@ def sweep(
     two buffers unless told otherwise, which costs it one copy of the buffer more.
     """
     mpi = _is_mpi(ranks, backend)
+    how = Work(collective, None, 1, dtype, mpi, warmup, repeat or 0, calls or 0)
+    check_collective(collective)
+    started = {name: own for name in algorithms if (own := forced(name)) is not None}
+    for own in started.values():  # before anything is measured
+        mpi_settings(collective, own)
+        _check_mpi_type(replace(how, mpi=True), ["library"])
+    here = [name for name in algorithms if name not in started]
+    done = run(_job(ranks, mpi), how, sizes, here, progress)
+    for name, own in started.items():
+        done = _joined(done, _forced(ranks.size, name, own, how, sizes, progress))
+    return _ordered(done, algorithms)
 
+
+def _job(ranks: Ranks, mpi: bool) -> Job:
     def measure(work: Work) -> list[Measured]:
         return ranks.run(measure_here, work)
 
-    job = Job(ranks.size, "mpi" if mpi else ranks.backend, measure)
-    how = Work(collective, None, 1, dtype, mpi, warmup, repeat or 0, calls or 0)
-    return run(job, how, sizes, algorithms, progress)
+    return Job(ranks.size, "mpi" if mpi else ranks.backend, measure)
+
+
+def _forced(
+    size: int,
+    name: str,
+    algorithm: str,
+    how: Work,
+    wanted: Sequence[int] | None,
+    progress: Callable[[str], None] | None,
+) -> Sweep:
+    """One of Open MPI's algorithms, on ranks that are there for it alone."""
+
+    def heard(line: str) -> None:
+        if progress is not None:
+            progress(line.replace(" library ", f" {name} ", 1))
+
+    how = replace(how, mpi=True)
+    with mpi_ranks(size, algorithm, how.collective) as ranks:
+        done = run(_job(ranks, mpi=True), how, wanted, ["library"], heard)
+    return replace(done, rows=tuple(replace(row, algorithm=name) for row in done.rows))
+
+
+def _joined(one: Sweep, other: Sweep) -> Sweep:
+    return replace(one, rows=one.rows + other.rows, cores=one.cores or other.cores)
+
+
+def _ordered(sweep: Sweep, names: Sequence[str]) -> Sweep:
+    """Rows by size as asked for, then by algorithm; a schedule may round a size up a little."""
+    lines = [sweep.of(name) for name in dict.fromkeys(names)]
+    return replace(sweep, rows=tuple(row for rows in zip(*lines, strict=True) for row in rows))
 
 
 class Job:

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,15 +79,19 @@ def mpirun_command(mpirun: str, size: int, program: list[str]) -> list[str]:
     return [*command, *program]
 
 
-def mpi_environment(folder: str) -> dict[str, str]:
-    """Keep MPI on this machine, and its files in a folder that is removed with the ranks."""
+def mpi_environment(folder: str, given: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Keep MPI on this machine, and its files in a folder that is removed with the ranks.
+
+    Launchers give the environment in which the ranks were made: a job that starts again must
+    find its OMPI_MCA_ variables as they were.
+    """
     own = {
         "OMPI_MCA_pml": "ob1",
         "OMPI_MCA_btl": "self,sm,tcp",
         "OMPI_MCA_btl_tcp_if_include": "lo",
         "OMPI_MCA_btl_sm_backing_directory": folder,
     }
-    return {**own, **os.environ, "TMPDIR": folder}
+    return {**own, **given, "TMPDIR": folder}
 
 
 class MpiLauncher(LocalLauncher):
@@ -97,6 +102,7 @@ class MpiLauncher(LocalLauncher):
 
     def __init__(self, size: int) -> None:
         self._mpirun = find_mpirun()
+        self._given = dict(os.environ)
         super().__init__()
         self._size = size
         self._stubs: dict[int, socket.socket] = {}
@@ -128,7 +134,7 @@ class MpiLauncher(LocalLauncher):
             self.server.execute(
                 f"{session.id}m{self._round}-launcher",
                 mpirun_command(self._mpirun, self._size, program),
-                mpi_environment(self.folder),
+                mpi_environment(self.folder, self._given),
                 self.folder,
                 self._launcher_event,
             )

@@ -20,6 +20,7 @@ class PlainMpiLauncher(AttachLauncher):
 
     def __init__(self, size: int) -> None:
         self._mpirun = find_mpirun()
+        self._given = dict(os.environ)
         super().__init__(host=None, port=0, size=size)
         self.server = fork_server()
         self.folder = self.server.new_folder()
@@ -44,7 +45,8 @@ class PlainMpiLauncher(AttachLauncher):
         self._ended = None
         program = [sys.executable, "-m", "coursekit", "ranks", "serve"]
         program += ["--connect", f"{self.host}:{self.port}"]
-        env = {**mpi_environment(self.folder), SECRET_NAME: self.secret, "OMP_NUM_THREADS": "1"}
+        env = mpi_environment(self.folder, self._given)
+        env |= {SECRET_NAME: self.secret, "OMP_NUM_THREADS": "1"}
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         command = mpirun_command(self._mpirun, self._size, program)
