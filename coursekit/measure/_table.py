@@ -12,8 +12,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from coursekit.cost import algbw, busbw
 
+from ._errors import MeasureError
 from ._loop import Measured, Work
 
 ITEM = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
@@ -78,6 +81,37 @@ class Sweep:
     def algorithms(self) -> list[str]:
         """The algorithms that were measured, in order."""
         return list(dict.fromkeys(r.algorithm for r in self.rows))
+
+    def time_at(self, algorithm: str, nbytes: float) -> float:
+        """Microseconds at a size between measured ones: straight lines on logarithmic axes.
+
+        Raises MeasureError for an algorithm that was not measured.
+        """
+        rows = sorted(self.of(algorithm), key=lambda row: row.size)
+        if not rows:
+            raise MeasureError(
+                f"algorithm must be one that was measured ({', '.join(self.algorithms)}), "
+                f"got {algorithm!r}"
+            )
+        place = np.log([row.size for row in rows]), np.log([row.time_us for row in rows])
+        return float(np.exp(np.interp(np.log(nbytes), *place)))
+
+    def crossing(self, one: str, other: str) -> float | None:
+        """Bytes from which on `other` was measured to be the faster; None where it never is.
+
+        On a busy machine two lines may cross more than once: it is the last time that counts,
+        and None where `one` is ahead in the end, or never was.
+
+        Raises MeasureError for an algorithm that was not measured.
+        """
+        sizes = sorted({row.size for row in self.rows})
+        lead = [np.log(self.time_at(other, n) / self.time_at(one, n)) for n in sizes]
+        behind = [i for i, by in enumerate(lead) if by >= 0]
+        if not behind or behind[-1] == len(sizes) - 1:
+            return None
+        i = behind[-1]
+        share = lead[i] / (lead[i] - lead[i + 1])
+        return float(sizes[i] * (sizes[i + 1] / sizes[i]) ** share)
 
     def to_csv(self, path: str | Path | None = None) -> str:
         """As CSV text; written to `path` if one is given."""

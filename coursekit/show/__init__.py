@@ -18,6 +18,7 @@ from coursekit.show.cube import rank_cube
 from coursekit.show.curves import curves
 from coursekit.show.experts import load, token_flow
 from coursekit.show.gantt import gantt
+from coursekit.show.libraries import algorithms_table, libraries
 from coursekit.show.memory import memory_bars
 from coursekit.show.parallel import saturation, shards, stages
 from coursekit.show.pipeline import bubble, schedule
@@ -27,6 +28,7 @@ from coursekit.show.tension import compute_vs_communication
 from coursekit.show.traffic import matrix
 
 __all__ = [
+    "algorithms_table",
     "before_after",
     "bubble",
     "compare",
@@ -36,6 +38,7 @@ __all__ = [
     "digit_owners",
     "explore",
     "gantt",
+    "libraries",
     "load",
     "matrix",
     "memory_bars",
