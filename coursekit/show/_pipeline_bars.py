@@ -154,7 +154,7 @@ def _bars(time: Timeline, phase: str, chunk: int, most: int) -> go.Bar:
         insidetextfont={"color": "#ffffff"},
         marker={"color": _shade(COLOURS[phase], chunk, most)},
         hovertemplate=f"{name}, {text('pipeline.micro')} %{{text}}<br>"
-        f"rank %{{y}}, {text('pipeline.from')} %{{base}}<extra></extra>",
+        f"%{{y}}, {text('pipeline.span', start='%{base}', end='%{x}')}<extra></extra>",
     )
 
 
