@@ -227,6 +227,12 @@ def test_bytes_are_the_predicted_ones(four, name, chunks):
     told = seen.ledger(volumes)
     assert told.exact, told
     assert told.predicted <= told.wire < 1.1 * told.predicted
+    # Rank 0's own calls, in both directions: a send and a receive of every chunk that has a cut
+    # on that side, however early they are begun.
+    rows = {line.phase: set(line.calls.split(", ")) for line in told.lines}
+    after, before = 4 * chunks, 4 * (chunks - 1)
+    assert rows["forward"] == {f"{after} x send"} | ({f"{before} x recv"} if before else set())
+    assert rows["backward"] == {f"{after} x recv"} | ({f"{before} x send"} if before else set())
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,12 @@ class Stages(nn.Module):
         return state
 
     def _new(self, *shape: int) -> Tensor:
-        like: Tensor = next(self.module.parameters())
+        like = next(self.module.parameters(), None)
+        if like is None:
+            raise ParallelError(
+                f"a stage must have a parameter, which says the type of its messages; rank "
+                f"{self.rank}'s has none: give it a block with weights"
+            )
         return torch.empty(shape, dtype=like.dtype, device=like.device)
 
     def _keep_own(self) -> None:

@@ -117,8 +117,7 @@ class _Run:
         {"F": self._forward, "B": self._backward, "I": self._backward, "W": self._weights}[
             action.phase
         ](action, kind)
-        with phase(kind):
-            self._begin(step.after)
+        self._begin(step.after)
 
     def end(self) -> None:
         """Wait until all that was sent has left."""
@@ -127,12 +126,16 @@ class _Run:
 
     def _begin(self, posts: tuple[Post, ...]) -> None:
         for post in posts:
-            if post.kind == "send":
-                what = self.made.pop(post.source)
-                self.sent[post.source] = self.comm.isend(what, post.peer), what
-            else:
-                into = torch.empty_like(self.like)
-                self.came[post.source] = self.comm.irecv(into, post.peer), into
+            with phase(_KINDS[post.source.phase]):
+                self._post(post)
+
+    def _post(self, post: Post) -> None:
+        if post.kind == "send":
+            what = self.made.pop(post.source)
+            self.sent[post.source] = self.comm.isend(what, post.peer), what
+        else:
+            into = torch.empty_like(self.like)
+            self.came[post.source] = self.comm.irecv(into, post.peer), into
 
     def _get(self, source: Action) -> Tensor:
         """What another stage has made: on this rank, or waited for."""

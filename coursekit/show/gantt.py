@@ -81,7 +81,7 @@ def _bars(kind: str, spans: list[Span], lines: dict[tuple[int, str], str], zero:
         y=[lines[s.rank, s.lane] for s in spans],
         base=[round((s.start - zero) * 1e3, 3) for s in spans],
         x=[round((s.end - s.start) * 1e3, 3) for s in spans],
-        customdata=[s.label for s in spans],
+        customdata=[(s.label, (s.end - s.start) * 1e3) for s in spans],
         # Collectives that are under way together lie over each other: their edges show.
         marker={
             "color": COLOURS.get(kind, PALETTE[5]),
@@ -91,5 +91,5 @@ def _bars(kind: str, spans: list[Span], lines: dict[tuple[int, str], str], zero:
         text=[s.label.rpartition(" ")[2] if kind == "all_reduce" else "" for s in spans],
         textposition="inside",
         insidetextanchor="start",
-        hovertemplate="%{customdata} %{x:.2f} ms",
+        hovertemplate="%{customdata[0]} %{customdata[1]:.2f} ms",
     )
