@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from coursekit.launch.cli import LaunchCliError
+from coursekit.launch.cli import app as launch_app
 from coursekit.measure.cli import BenchError, bench
 from coursekit.plan.cli import PlanCliError, plan
 from coursekit.ranks.cli import app as ranks_app
@@ -26,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(ranks_app, name="ranks")
+app.add_typer(launch_app, name="launch")
 app.command()(bench)
 app.command()(plan)
 app.command()(topo)
@@ -107,7 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit code: 0, 1, 2 for a user's mistake, or 130."""
     try:
         code = app(arguments, standalone_mode=False)
-    except (UsageError, BenchError, PlanCliError, TopoCliError) as error:
+    except (UsageError, BenchError, LaunchCliError, PlanCliError, TopoCliError) as error:
         return _mistake(str(error))
     except (typer.Abort, KeyboardInterrupt):
         return 130
