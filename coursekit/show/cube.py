@@ -89,7 +89,7 @@ def rank_cube(plan: Plan | Mapping[str, int], node: int = 8, rank: int = 0) -> g
     kinds = grid.kinds
     drawn = figure(
         title={"text": _title(grid, kinds[0])},
-        height=600,
+        height=580,
         scene=_scene(grid),
         margin={"t": 112, "b": 8, "l": 8, "r": 8},
         legend={"y": 0, "yanchor": "bottom", "x": 1, "xanchor": "right", "orientation": "v"},
@@ -129,10 +129,11 @@ def _scene(grid: _Grid) -> dict[str, Any]:
         for axis, name in names.items()
     }
     # Short sides stay wide enough to see between their ranks.
-    sides = {axis: max(0.85, 1.4 * count / longest) for axis, count in counts.items()}
-    away = 1.25 * hypot(*sides.values())
-    eye = {"x": -0.42 * away, "y": -0.77 * away, "z": 0.48 * away}
-    camera = {"eye": eye, "center": {"x": 0.04, "y": 0, "z": -0.1}}
+    least = {"x": 0.7, "y": 0.7, "z": 1.15}
+    sides = {axis: max(least[axis], 1.6 * count / longest) for axis, count in counts.items()}
+    away = 1.17 * hypot(*sides.values())
+    eye = {"x": -0.36 * away, "y": -0.84 * away, "z": 0.4 * away}
+    camera = {"eye": eye, "center": {"x": 0.02, "y": 0, "z": -0.14}}
     return {**axes, "aspectmode": "manual", "aspectratio": sides, "camera": camera}
 
 

@@ -154,7 +154,7 @@ def volumes(outcomes: Outcomes) -> go.Figure:
     ValueError
         There is none.
     """
-    named = _named(outcomes, "volumes")
+    named = _named(outcomes, "volumes", 14)
     wires = ("link", "network")
     sums = {w: [sum(r.bytes for r in o.sent if r.wire == w) for o in named.values()] for w in wires}
     drawn = figure(
@@ -232,7 +232,7 @@ def seconds(outcomes: Outcomes) -> go.Figure:
     ValueError
         There is none.
     """
-    named = _named(outcomes, "seconds")
+    named = _named(outcomes, "seconds", 30)
     totals = [o.seconds.total for o in named.values()]
     drawn = figure(
         title={"text": text("plans.seconds")},
@@ -269,18 +269,18 @@ def _add_bar(
     )  # fmt: skip
 
 
-def _named(outcomes: Outcomes, what: str) -> dict[str, Outcome]:
+def _named(outcomes: Outcomes, what: str, most: int) -> dict[str, Outcome]:
     """By the words below or beside a bar, each in short lines."""
     pairs = (
         outcomes.items() if isinstance(outcomes, Mapping) else [(str(o.plan), o) for o in outcomes]
     )
-    named = {_wrap(name): outcome for name, outcome in pairs}
+    named = {_wrap(name, most): outcome for name, outcome in pairs}
     if not named:
         raise ValueError(f"{what} needs an outcome, got none; try plan.evaluate(job, plan)")
     return named
 
 
-def _wrap(name: str, most: int = 14) -> str:
+def _wrap(name: str, most: int) -> str:
     lines = [""]
     for word in name.split():
         fits = len(lines[-1]) + len(word) < most or not lines[-1]
