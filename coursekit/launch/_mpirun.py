@@ -41,7 +41,7 @@ def mpirun(
 
     Args:
         hosts: their names; a number writes node1, node2, ...; 1 means this machine.
-        ranks_per_node: as many slots each host gets.
+        ranks_per_node: as many slots each host gets; Open MPI 5 refuses more than its cores.
         program: what every rank runs; `arguments` follow it.
         version: Open MPI's, "5" or "4".
         hostfile: its name; without one, up to two hosts stand on the line.

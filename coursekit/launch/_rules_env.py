@@ -37,12 +37,12 @@ def _names() -> dict[str, Any]:
 
 def rules(block: Block) -> Iterator[Finding]:
     """All findings about the block's variables."""
-    several = nodes_of_block(block) != 1
+    nodes = nodes_of_block(block)
     for setting in block.sets:
         if _OURS.fullmatch(setting.name):
             yield from _name(setting)
         if "$" not in setting.value:
-            yield from _value(setting, block, several)
+            yield from _value(setting, nodes)
     yield from _algorithms(block)
     yield from _kept_here(block)
 
@@ -70,10 +70,10 @@ def _raw(setting: Set) -> str:
     return written[1] if written else setting.value
 
 
-def _value(setting: Set, block: Block, several: bool) -> Iterator[Finding]:
-    name, value = setting.name, setting.value
+def _value(setting: Set, nodes: int | None) -> Iterator[Finding]:
+    name, value, several = setting.name, setting.value, nodes != 1
     if name == "NCCL_DEBUG_FILE":
-        yield from _log(setting, several)
+        yield from _log(setting, nodes or 1)
     elif name == "NCCL_DEBUG" and value.upper() not in _names()["levels"]:
         near = get_close_matches(value.upper(), ["INFO", "WARN", "VERSION", "TRACE"], 1, 0.5)
         level = near[0] if near else "INFO"
@@ -95,20 +95,17 @@ def _value(setting: Set, block: Block, several: bool) -> Iterator[Finding]:
         yield found_set(setting, "env.path_disabled", refilled(setting, None))
 
 
-def _log(setting: Set, several: bool) -> Iterator[Finding]:
+def _log(setting: Set, nodes: int) -> Iterator[Finding]:
     value = setting.value
     if value.startswith("/dev/std"):
         return
-    if "%p" not in value or (several and "%h" not in value and _says_several(setting)):
+    # A process's number is unique on one node only, and several nodes may share a folder.
+    shared = nodes > 1 and "%h" not in value and not value.startswith("/tmp/")
+    if "%p" not in value or shared:
         stem = re.sub(r"\.?%[hp]", "", value)
         root, dot, end = stem.rpartition(".")
         new = f"{root}.%h.%p.{end}" if dot and "/" not in end else f"{stem}.%h.%p"
         yield found_set(setting, "env.log_shared", refilled(setting, new))
-
-
-def _says_several(setting: Set) -> bool:
-    # A process's number alone is unique on one node only; two nodes may write to one folder.
-    return "%p" not in setting.value or not setting.value.startswith("/tmp/")
 
 
 def _interfaces(setting: Set, several: bool) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ._context import Block, Launch
 from ._facts import everything, finding, hosts, is_local, per_node, ranks_per_node, slots
 from ._finding import Finding
-from ._options import HYDRA, OPEN_MPI
+from ._options import HYDRA, OPEN_MPI, Line
 
 __all__ = ["rules"]
 
@@ -154,17 +154,32 @@ def _room(launch: Launch, block: Block, open_mpi: bool) -> Iterator[Finding]:
     over = line.all("--oversubscribe", "-oversubscribe")
     by = line.all("--map-by", "-map-by")
     loose = bool(over) or any("oversubscribe" in o.value.lower() for o in by)
-    found, ranks = slots(line, block), line.number(*_COUNT)
-    gpus = per_node(launch, block)
-    if found and None not in found.values() and ranks and not loose and open_mpi:
-        room = sum(n or 0 for n in found.values())
-        if ranks > room:
-            option = line.all(*_COUNT)[-1]
-            yield finding(launch, "mpirun.slots", line.put(option.name, f"{option.name} {room}"),
-                          ranks=ranks, room=room)  # fmt: skip
+    gpus, each = per_node(launch, block), ranks_per_node(launch, block)
+    if open_mpi and not loose:
+        yield from _slots(launch, block, each)
     if loose and (gpus or any(_GPU.fullmatch(n) for n in launch.variables)):
         fixed = line.without(*over) if over else re.sub(r"(?i):oversubscribe", "", line.without())
         yield finding(launch, "mpirun.oversubscribe", fixed)
-    each = ranks_per_node(launch, block)
     if gpus is not None and each and each > gpus and launch.inner is None:
         yield finding(launch, "mpirun.more_than_gpus", "", each=each, have=gpus)
+
+
+def _slots(launch: Launch, block: Block, each: int | None) -> Iterator[Finding]:
+    line, found = launch.line, slots(launch.line, block)
+    if not found or None in found.values():
+        return
+    room = sum(n or 0 for n in found.values())
+    ranks = line.number(*_COUNT) or (each or 0) * len(found)
+    if ranks > room:
+        yield finding(launch, "mpirun.slots", _roomy(line, ranks, room, list(found)), ranks=ranks,
+                      room=room)  # fmt: skip
+
+
+def _roomy(line: Line, ranks: int, room: int, names: list[str]) -> str:
+    """Slots for all if the line names hosts without a number, else as many ranks as there are."""
+    listed = line.all("--host", "-host", "-H")
+    if len(listed) == 1 and ":" not in listed[0].value and ranks % len(names) == 0:
+        more = ",".join(f"{name}:{ranks // len(names)}" for name in names)
+        return line.put(listed[0].name, f"{listed[0].name} {more}")
+    counted = line.all(*_COUNT)
+    return line.put(counted[-1].name, f"{counted[-1].name} {room}") if counted else ""

@@ -99,6 +99,8 @@ def _idle(launch: Launch, block: Block) -> Iterator[Finding]:
         fixed = line.put("--ntasks-per-node", f"--ntasks-per-node={gpus}")
         yield finding(launch, "srun.one_task", fixed, gpus=gpus)
     elif inner and inner.tool == "torchrun" and not nodes_of(launch, block):
+        if any("SLURM_" in w.raw for w in line.words):
+            return  # a step of a job whose nodes are said elsewhere
         nodes = nodes_of(inner, block)
         if nodes and nodes > 1:
             fixed = f"{line.words[0].raw} --nodes={nodes} --ntasks-per-node=1 " + " ".join(

@@ -19,7 +19,7 @@ _HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1")
 _TARGET = re.compile(r"(?:^|\s)>{1,2}\s*(\S+)")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "{", "(", "!", "time"})
-_PROMPT = re.compile(r"\A(?:\$ |[\w.-]+@[\w.-]+[:\s][^\s$#]*\s*[$#] )")
+_PROMPT = re.compile(r"\A(?:\$ |[\w.-]+@[\w.-]+[:\s][^\s$#]*\s*[$#] |\[[\w.-]+@[^\]]*\][$#] )")
 
 
 @dataclass(frozen=True)
@@ -189,11 +189,11 @@ def _simple(piece: str, number: int) -> Simple | None:
     words = split(piece[prompt.end() :] if prompt else piece) or []
     while words and words[0].value in _KEYWORDS:
         words = words[1:]
+    text = " ".join(w.raw for w in words)
     assigned: dict[str, str] = {}
     while words and (found := _ASSIGNED.fullmatch(words[0].value)):
         assigned[found[1]] = found[2]
         words = words[1:]
     if not words and not assigned:
         return None
-    text = " ".join(piece.split())
-    return Simple(number, text, tuple(words), assigned, prompt[0].strip() if prompt else "")
+    return Simple(number, text, tuple(words), assigned, prompt[0].strip(" [") if prompt else "")

@@ -62,6 +62,9 @@ def mpirun(
     log: _Log = "",
     forward: Annotated[str, typer.Option("-x", help="Variables to hand on: A,B.")] = "",
     ucx: Annotated[bool, typer.Option("--ucx", help="Ask for UCX by name.")] = False,
+    oversubscribe: Annotated[
+        bool, typer.Option("--oversubscribe", help="More ranks than cores, to try it out.")
+    ] = False,
     lang: _Lang = "en",
 ) -> None:
     """Write an mpirun line for Open MPI, with its hostfile, and explain it."""
@@ -69,7 +72,8 @@ def mpirun(
 
     _show(lang, lambda: launch.mpirun(_split(hosts) or nodes, ranks, program, version=version,
                                       hostfile=hostfile, interface=interface, log=log,
-                                      forward=_split(forward), ucx=ucx))  # fmt: skip
+                                      forward=_split(forward), ucx=ucx,
+                                      oversubscribe=oversubscribe))  # fmt: skip
 
 
 @app.command()
