@@ -49,6 +49,11 @@ def test_waiting_grows_with_nodes_for_a_ring_and_with_their_logarithm_for_a_tree
     [
         ("llama3-405b", Plan(tp=16), "inside a node of 8"),
         ("llama3-405b", Plan(tp=3), "divide the 128 heads"),
+        (
+            replace(CARDS["llama3-405b"], kv_heads=4, heads=120, hidden=15360),
+            Plan(tp=6),
+            "key-value",
+        ),
         ("mixtral-8x7b", Plan(tp=8, pp=64), "at most the 32 blocks and the two ends"),
         ("llama3-405b", Plan(chunks=2), "chunks need a pipeline"),
         ("llama3-405b", Plan(cp=3), "2 CP equal pieces"),
@@ -62,7 +67,7 @@ def test_waiting_grows_with_nodes_for_a_ring_and_with_their_logarithm_for_a_tree
         ("llama3-405b", Plan(dp=8, pp=8, zero=3), "beside a pipeline"),
     ],
 )
-def test_each_rule_is_told_first(model: str, made: Plan, rule: str) -> None:
+def test_each_rule_is_told_first(model: str | plan.Model, made: Plan, rule: str) -> None:
     work = plan.job(model, "h100")
     assert rule in plan.broken_rule(work, made)
     with pytest.raises(plan.PlanError, match=rule):
@@ -292,3 +297,10 @@ def test_a_strategy_is_still_what_lesson_00_compares() -> None:
     assert str(Plan(dp=8, tp=2, zero=1, chunks=2, recompute="cheap")) == (
         "TP2 DP8 ZeRO-1 2 chunks recompute cheap"
     )
+
+
+def test_a_rack_can_have_more_tensor_ranks_than_key_value_heads() -> None:
+    search = plan.best("llama3-405b", 1152, "nvl72", batch=1152)
+    by = search.by("tp")
+    assert isinstance(by[16], plan.Outcome)
+    assert by[16].plan.tp == 2 * CARDS["llama3-405b"].kv_heads

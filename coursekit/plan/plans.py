@@ -159,7 +159,9 @@ def broken_rule(job: Job, plan: Plan) -> str:
     for rule, broken in (
         (f"TP must stay inside a node of {node} GPUs: it talks four times a block", plan.tp > node),
         (f"TP must divide the {shape.heads} heads", shape.heads % plan.tp),
-        (f"TP must divide the {shape.kv_heads} key-value heads", shape.kv_heads % plan.tp),
+        # Where ranks outnumber these heads, several keep the same one; that copy is not counted.
+        (f"TP must divide the {shape.kv_heads} key-value heads, or they must divide TP",
+         shape.kv_heads % plan.tp and plan.tp % shape.kv_heads),
         # The embedding and the head may be chunks of their own, as in Llama 3 405B
         # (arXiv:2407.21783, section 3.3.2).
         (f"PP times chunks must be at most the {shape.layers} blocks and the two ends",
