@@ -11,9 +11,11 @@ from ._errors import (
 )
 from ._prepare import prepare
 from ._ranks import Ranks, current
+from ._site import First, Site
 from ._stand import Stand
 
 __all__ = [
+    "First",
     "RankDied",
     "RankFailed",
     "Ranks",
@@ -22,6 +24,7 @@ __all__ = [
     "RanksInterrupted",
     "RanksStartError",
     "RanksUsageError",
+    "Site",
     "Stand",
     "current",
     "prepare",

@@ -190,6 +190,9 @@ class AttachLauncher:
         del session, serial
         return {"serve": self._hellos[0]["address"]}
 
+    def joined(self) -> None:
+        """Nothing is to be done: the links are what they are."""
+
     def before_restart_all(self, session: Session) -> None:
         """The agents dial in again by themselves."""
         del session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -248,7 +249,10 @@ def _mismatch(stands: list[Stand]) -> str:
     if len({s.what for s in inside}) < 2:
         return ""
     told = ", ".join(f"rank {s.rank} {s.op} of {s.what}" for s in sorted(inside, key=_rank))
-    return f"The ranks brought different buffers: {told}."
+    (_, most), *others = Counter(s.what for s in inside).most_common()
+    alone = [s.rank for s in inside for what, n in others if (s.what, n) == (what, 1) and most > 1]
+    look = f" Look at rank {alone[0]} first." if len(alone) == 1 else ""
+    return f"The ranks brought different buffers: {told}.{look}"
 
 
 def _rank(stand: Stand) -> int:

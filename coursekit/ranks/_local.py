@@ -17,6 +17,7 @@ from ._io import Channel
 from ._member import Member
 from ._server_client import Event, ForkServer, fork_server
 from ._session import Session
+from ._site import Site
 from ._stand import Stand
 from ._tracebacks import Frame, crash_frames
 
@@ -48,7 +49,8 @@ class LocalLauncher:
     name = "local"
     replaces_one = True
 
-    def __init__(self) -> None:
+    def __init__(self, site: Site | None = None) -> None:
+        self.site = site
         self.server: ForkServer = fork_server()
         self.folder = self.server.new_folder()
         self._pids: dict[int, int] = {}
@@ -61,10 +63,10 @@ class LocalLauncher:
             self._fork(session, r, store, self.environment(r))
 
     def environment(self, rank: int) -> dict[str, str]:
-        """The notebook's environment, and Gloo bound to loopback."""
-        del rank
+        """The notebook's environment, and Gloo bound to loopback or as the rank's site has it."""
         own = {"GLOO_SOCKET_IFNAME": loopback(), "OMP_NUM_THREADS": "1"}
-        return {**own, **os.environ}
+        theirs = self.site.environment(rank) if self.site is not None else {}
+        return {**own, **os.environ, **theirs}
 
     def _fork(
         self, session: Session, rank: int, store: dict[str, Any], env: dict[str, str]
@@ -82,6 +84,9 @@ class LocalLauncher:
             "folder": self.folder,
             "crash_file": self._crash_file(rank),
         }
+        if self.site is not None:
+            config["first"] = self.site.first(rank)
+            config["addresses"] = self.site.addresses()
         pipes = {out_read: "stdout", err_read: "stderr"}
         channel = Channel(session.hub, rank, ours, session, pipes)
         session.members[rank].channel = channel
@@ -153,7 +158,14 @@ class LocalLauncher:
     def store(self, session: Session, serial: int) -> dict[str, Any]:
         """A file in the session's folder."""
         del session
+        if self.site is not None:
+            self.site.joining()
         return {"file": os.path.join(self.folder, f"store-{serial}")}
+
+    def joined(self) -> None:
+        """The ranks are connected: the site may be as it is meant to be."""
+        if self.site is not None:
+            self.site.joined()
 
     def before_restart_all(self, session: Session) -> None:
         """Nothing beside the ranks needs a new start."""

@@ -59,6 +59,9 @@ class Launcher(Protocol):
     def store(self, session: Session, serial: int) -> dict[str, Any]:
         """Where the next process group meets."""
 
+    def joined(self) -> None:
+        """Called when every rank is in a new process group."""
+
     def before_restart_all(self, session: Session) -> None:
         """Called when every rank is about to be started again."""
 

@@ -7,6 +7,7 @@ MPI, or ``COURSEKIT_MPI_PLAIN=1``, runs the full worker under mpirun instead.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -168,7 +169,9 @@ class MpiLauncher(LocalLauncher):
             session.hub.forget(stub)
             stub.close()
             if not session.closed:
-                self.kill(session, rank)
+                # The fork server has ended too where the whole notebook ends.
+                with contextlib.suppress(RanksStartError):
+                    self.kill(session, rank)
 
     def before_restart_all(self, session: Session) -> None:
         """An MPI job cannot replace a process: start a new job."""

@@ -11,13 +11,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from . import _links
 from ._stand import COLLECTIVE, IDLE, P2P, PYTHON, Stand
 from ._tracebacks import Frame
 
-_OWN = str(Path(__file__).parent)
+_OWN = {str(Path(__file__).parent), str(Path(__file__).parents[1] / "faults")}
 _LIBRARIES = tuple(
-    {sysconfig.get_path(k) for k in ("stdlib", "platstdlib", "purelib", "platlib")} | {_OWN}
+    {sysconfig.get_path(k) for k in ("stdlib", "platstdlib", "purelib", "platlib")} | _OWN
 )
+# Functions of a hook below torch's names: the call has not begun, or another took its place.
+_PUT_OFF, _INSTEAD = "before_the_call", "instead_of_the_call"
 _C10D = ("distributed_c10d.py", "functional_collectives.py")
 _POINT_TO_POINT = {
     "send": "dst",
@@ -53,6 +56,11 @@ def _stand_in(rank: int, stack: list[tuple[FrameType, int]], mpi_size: int) -> S
         for f, line in stack
         if not f.f_code.co_filename.startswith((*_LIBRARIES, "<frozen"))
     )
+    for f, _ in reversed(stack):
+        if f.f_code.co_name == _PUT_OFF:
+            return Stand(rank, PYTHON, frames=own)
+        if f.f_code.co_name == _INSTEAD:
+            return _in_other_call(rank, f, own)
     for f, _ in stack:
         if f.f_code.co_filename.endswith(_C10D) and f.f_code.co_name not in _NOT_AN_OP:
             return _in_torch(rank, f, own)
@@ -82,6 +90,15 @@ def _in_torch(rank: int, frame: FrameType, own: tuple[Frame, ...]) -> Stand:
     return Stand(
         rank, COLLECTIVE, op=name, seq=seq, what=_buffer(values), members=members, frames=own
     )
+
+
+def _in_other_call(rank: int, frame: FrameType, own: tuple[Frame, ...]) -> Stand:
+    values = frame.f_locals
+    op, what, peer = values["op"], _describe(values["tensor"]), values["peer"]
+    if peer is not None:
+        return Stand(rank, P2P, op=op, what=what, peer=peer, frames=own)
+    members, seq = _group_facts(values["group"])
+    return Stand(rank, COLLECTIVE, op=op, seq=seq, what=what, members=members, frames=own)
 
 
 def _buffer(values: dict[str, Any]) -> str:
@@ -139,9 +156,15 @@ def _in_mpi(rank: int, own: tuple[Frame, ...], mpi_size: int) -> Stand:
     return Stand(rank, state, op=f"comm.{match[1]}", members=tuple(range(mpi_size)), frames=own)
 
 
-def watch_answer(rank: int, thread: int, busy: Callable[[], bool], mpi_size: int) -> Stand:
-    """`stand`, but never an exception: the answer to a hang must always come."""
+def watch_answer(
+    rank: int, thread: int, busy: Callable[[], bool], mpi_size: int, addresses: dict[str, int]
+) -> Stand:
+    """`stand`, but never an exception: the answer to a hang must always come.
+
+    What its TCP connections say of the way to the other ranks stands with it.
+    """
     try:
-        return stand(rank, thread, busy(), mpi_size)
+        found = stand(rank, thread, busy(), mpi_size)
+        return found if found.state == IDLE else _links.beside(found, addresses)
     except Exception as error:
         return Stand(rank, PYTHON, note=f"its stack could not be read: {error}")

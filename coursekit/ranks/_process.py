@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import importlib
 import io
 import os
 import resource
@@ -95,6 +96,7 @@ def _become_rank(ends: Ends, config: dict[str, Any], close: list[int], parent: i
             os.close(descriptor)
     _take_output(ends)
     _take_environment(config)
+    _move_in(config)
     _no_core_file()
     crash = open(config["crash_file"], "w")  # noqa: SIM115 - stays open for the fault handler
     faulthandler.enable(file=crash, all_threads=True)
@@ -135,6 +137,13 @@ def _take_environment(config: dict[str, Any]) -> None:
     sys.argv = ["rank"]
     with contextlib.suppress(OSError):
         os.chdir(config["cwd"])
+
+
+def _move_in(config: dict[str, Any]) -> None:
+    """Do what the rank's site wants before there is a thread or a socket."""
+    first = config.get("first")
+    if first is not None:
+        getattr(importlib.import_module(first.module), first.function)(*first.arguments)
 
 
 def _no_core_file() -> None:

@@ -18,6 +18,7 @@ from ._errors import RankDied, RanksStartError, RanksUsageError
 from ._launchers import make_launcher
 from ._member import describe_end, signal_of
 from ._session import Session
+from ._site import Site
 
 _made: list[weakref.ref[Ranks]] = []
 
@@ -42,6 +43,9 @@ class Ranks:
         Attach only: this machine's address as the other machines reach it.
     port : int
         Attach only: the port to listen on; 0 takes a free one.
+    site : Site, optional
+        Local only: where the ranks live, such as in network namespaces; `faults.cluster`
+        makes one.
 
     Raises
     ------
@@ -66,12 +70,13 @@ class Ranks:
         *,
         host: str | None = None,
         port: int = 0,
+        site: Site | None = None,
     ) -> None:
         check_size(size)
         check_timeout(timeout)
         self.size, self.timeout = size, timeout
         self._asked = check_backend(backend)
-        self._launcher = make_launcher(launcher, host=host, port=port, size=size)
+        self._launcher = make_launcher(launcher, host=host, port=port, size=size, site=site)
         self._session = Session(size, "", self._launcher, {"mpi": launcher == "mpi"})
         self._finalizer = weakref.finalize(self, self._session.close)
         self._starting = threading.Lock()

@@ -89,6 +89,7 @@ class Session:
                         f"{missing}; look at the machine's load and run `coursekit doctor`"
                     )
                 self.changed.wait(left)
+        self.launcher.joined()
 
     def _refuse_failed_start(self, member: Member) -> None:
         if member.error is not None:
@@ -198,7 +199,7 @@ class Session:
         with self.changed:
             return self.changed.wait_for(condition, seconds)
 
-    def stands(self, ranks: Iterable[int] | None = None, seconds: float = 0.3) -> list[Stand]:
+    def stands(self, ranks: Iterable[int] | None = None, seconds: float = 1.0) -> list[Stand]:
         """Ask ranks where they stand; the operating system answers for the silent."""
         members = [self.members[r] for r in (range(self.size) if ranks is None else ranks)]
         asked = [m for m in members if not m.ended]

@@ -48,6 +48,8 @@ class Stand:
         The other rank of a send or receive.
     frames : tuple[Frame, ...]
         The stack, outermost first, without the frames of libraries.
+    cut : tuple[int, ...]
+        Ranks that do not acknowledge what this one has sent them over TCP.
     """
 
     rank: int
@@ -59,6 +61,7 @@ class Stand:
     peer: int | None = None
     frames: tuple[Frame, ...] = ()
     note: str = ""
+    cut: tuple[int, ...] = ()
 
     @property
     def where(self) -> str:
@@ -98,7 +101,7 @@ def judge(stands: Sequence[Stand]) -> Verdict:
     """Read the stands of all ranks at one moment together."""
     by_rank = {s.rank: s for s in stands}
     waits = {s.rank: _waits_for(s, by_rank) for s in stands if s.state in _WAITING}
-    for rule in (_halted, _cycle, _different, _absent, _all_inside):
+    for rule in (_halted, _severed, _cycle, _different, _absent, _elsewhere, _all_inside):
         found = rule(stands, waits)
         if found is not None:
             return Verdict(waits, *found)
@@ -129,6 +132,15 @@ def _halted(stands: Sequence[Stand], _: object) -> _Found:
         return None
     words = ", ".join(f"rank {s.rank}: {s.doing}" for s in stands if s.rank in halted)
     return halted, f"{words}; nothing that waits for it can go on"
+
+
+def _severed(stands: Sequence[Stand], _: object) -> _Found:
+    pairs = sorted({(min(s.rank, r), max(s.rank, r)) for s in stands for r in s.cut})
+    if not pairs:
+        return None
+    told = ", ".join(f"rank {a} and rank {b}" for a, b in pairs)
+    ends = tuple(sorted({r for pair in pairs for r in pair}))
+    return ends, f"nothing passes between {told}: look at that link, not at the program"
 
 
 def _cycle(stands: Sequence[Stand], waits: dict[int, tuple[int, ...]]) -> _Found:
@@ -185,6 +197,24 @@ def _absence(stand: Stand, stands: Sequence[Stand]) -> str:
     if stand.state == SILENT:
         return f"rank {stand.rank} {stand.doing}; the others wait for it in {ops}"
     return f"rank {stand.rank} is at {stand.where or 'its own code'} and has not entered {ops}"
+
+
+def _elsewhere(stands: Sequence[Stand], _: object) -> _Found:
+    """Ranks in a collective of another group than most, which waits for them."""
+    inside = [s for s in stands if s.state == COLLECTIVE and s.members]
+    groups = Counter(frozenset(s.members) for s in inside).most_common(2)
+    if len(groups) < 2 or groups[0][1] == groups[1][1]:
+        return None
+    common = groups[0][0]
+    odd = [s for s in inside if s.rank in common and frozenset(s.members) != common]
+    if not odd:
+        return None
+    told = "; ".join(
+        f"rank {s.rank} is in {s.op} of the group {sorted(s.members)}, and the ranks of "
+        f"{sorted(common)} wait for it in theirs"
+        for s in odd
+    )
+    return tuple(s.rank for s in odd), told
 
 
 def _all_inside(stands: Sequence[Stand], waits: dict[int, tuple[int, ...]]) -> _Found:

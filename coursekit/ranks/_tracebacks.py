@@ -14,6 +14,8 @@ from types import TracebackType
 
 _OWN = str(Path(__file__).parent)
 _PACKAGE = _OWN.rpartition("ranks")[0]
+# What a fault injected into a call adds to its stack is no part of the learner's program.
+_HIDDEN = (_OWN, f"{_PACKAGE}faults")
 _CELL = re.compile(r"ipykernel_\d+[/\\](\d+)\.py$")
 
 
@@ -110,7 +112,7 @@ def _frames(trace: TracebackType | None) -> tuple[Frame, ...]:
     return tuple(
         Frame(s.filename, s.lineno or 0, s.name, s.line or "")
         for s in summaries
-        if not s.filename.startswith(_OWN)
+        if not s.filename.startswith(_HIDDEN)
     )
 
 

@@ -95,7 +95,10 @@ class _Worker:
 
     def _tell_stand(self, message: Message) -> None:
         mpi_size = self.size if self.group.comm is not None else 0
-        stand = _observe.watch_answer(self.rank, self.main_thread, lambda: self.busy, mpi_size)
+        known = self.config.get("addresses", {})
+        stand = _observe.watch_answer(
+            self.rank, self.main_thread, lambda: self.busy, mpi_size, known
+        )
         self._reply({"kind": "stand", "id": message["id"], "stand": stand})
 
     def _unblock(self, _: Message) -> None:

@@ -1,0 +1,184 @@
+"""A cluster on this machine: real ranks, and real links of the speeds that were asked for."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import weakref
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from coursekit.ranks import Ranks
+
+from ._errors import FaultsError
+from ._fabric import Fabric
+from ._paced import Paced
+from ._plan import Pair, Plan, check_pair, make_plan
+from ._rate import parse_rate
+
+Ints = npt.NDArray[np.int64]
+WAYS = ("auto", "root", "user", "paced")
+_WORDS = {
+    "root": "a network namespace for each rank, made as root, joined by a bridge; htb shapes "
+    "every pair",
+    "user": "a network namespace for each rank, in a user namespace of their own, joined by a "
+    "bridge; htb shapes every pair",
+    "paced": "paced sends: sends and receives, and so the course's own algorithms, take the time "
+    "of the link; Gloo's own collectives do not",
+}
+
+
+class Cluster:
+    """Ranks and the links between them; made by `cluster`.
+
+    Attributes
+    ----------
+    ranks : Ranks
+        As any other.
+    size : int
+    how : str
+        Which way the links are real here, and why no better one.
+    """
+
+    def __init__(self, plan: Plan, way: str, timeout: float | None) -> None:
+        self.size, self._plan = plan.size, plan
+        self._site, self.how = _site(plan, way)
+        self._end = weakref.finalize(self, self._site.close)
+        try:
+            self.ranks = Ranks(plan.size, "gloo", timeout=timeout, site=self._site)
+        except BaseException:
+            self._end()
+            raise
+
+    def bytes(self) -> Ints:
+        """Bytes that rank i has sent to rank j since the start, at [i, j].
+
+        In namespaces the kernel counts them where the pair's link begins, with the 66 bytes that
+        Ethernet, IP and TCP add to a packet, and with acknowledgements; paced sends count what
+        the messages carry.
+        """
+        return self._site.counts()[0]
+
+    def packets(self) -> Ints:
+        """Packets likewise; messages, where sends are paced."""
+        return self._site.counts()[1]
+
+    def set_rate(self, a: int, b: int, rate: str) -> None:
+        """Change the rate between two ranks, both ways, while they run."""
+        pair = check_pair((a, b), self.size)
+        self._plan.rates[pair] = parse_rate(rate)
+        self._site.change(pair)
+
+    def block(self, a: int, b: int) -> None:
+        """Let nothing pass between two ranks any more."""
+        self._plan.blocked.add(check_pair((a, b), self.size))
+        self._site.joined()
+
+    def unblock(self, a: int, b: int) -> None:
+        """Let it pass again."""
+        pair = check_pair((a, b), self.size)
+        self._site.joining()
+        self._plan.blocked.discard(pair)
+        self._site.joined()
+
+    def close(self) -> None:
+        """End the ranks and take the network down; nothing of it is left."""
+        self.ranks.close()
+        self._end()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{self.size} ranks, {self._plan}\n({self.how})"
+
+
+def cluster(
+    size: int,
+    rate: str = "1 Gbit/s",
+    *,
+    slow: Mapping[Pair, str] | None = None,
+    blocked: Iterable[Pair] = (),
+    late: Mapping[Pair, float] | None = None,
+    lossy: Mapping[Pair, float] | None = None,
+    way: str = "auto",
+    timeout: float | None = 60.0,
+) -> Cluster:
+    """Start ranks whose links have the speeds that are asked for; use it in a ``with``.
+
+    Parameters
+    ----------
+    size : int
+        How many ranks, from 2 to 64.
+    rate : str
+        Of every pair of ranks, each way: ``"1 Gbit/s"``, ``"100 MB/s"``. What the machine's
+        cores can move is the limit.
+    slow : mapping of (rank, rank) to str
+        Other rates, of single pairs.
+    blocked : iterable of (rank, rank)
+        Pairs that connect, and pass nothing from then on, as a link does that dies at work.
+    late : mapping of (rank, rank) to seconds
+        What a packet takes longer, each way. Needs the kernel's netem.
+    lossy : mapping of (rank, rank) to share
+        Which part of the packets is lost, above 0, at most 1. Needs netem too.
+    way : {"auto", "root", "user", "paced"}
+        ``auto`` takes the first of the others that works here; `Cluster.how` says which.
+    timeout : float or None
+        Of the ranks' calls, in seconds.
+
+    Raises
+    ------
+    FaultsError
+        A parameter breaks a rule, or the machine cannot do what was asked.
+    RanksStartError
+        A rank did not come up.
+
+    Examples
+    --------
+    >>> with cluster(8, "200 Mbit/s", slow={(0, 7): "20 Mbit/s"}) as here:
+    ...     here.ranks.run(ring, bytes)
+    ...     here.bytes()
+    """
+    if way not in WAYS:
+        raise FaultsError(f"way must be one of {', '.join(WAYS)}, got {way!r}; try 'auto'")
+    return Cluster(make_plan(size, rate, slow, blocked, late, lossy), way, timeout)
+
+
+def _site(plan: Plan, way: str) -> tuple[Fabric | Paced, str]:
+    """The first way that works, and the words for it and for what did not work."""
+    problems: list[str] = []
+    for name in ("root", "user") if way == "auto" else (way,):
+        if name == "paced":
+            break
+        try:
+            return Fabric(plan, user=_can(name)), "; ".join([_WORDS[name], *problems])
+        except FaultsError as error:
+            problems.append(f"{name}: {error}")
+    told = "; ".join(problems)
+    if way in ("root", "user"):
+        raise FaultsError(f"no such network can be made here ({told}); try way='auto'")
+    if plan.needs_netem:
+        raise FaultsError(
+            "late and lossy links need namespaces and the kernel's netem, which are not to be had "
+            f"here ({told or 'paced sends were asked for'}); leave them out"
+        )
+    return Paced(plan), f"{_WORDS['paced']}" + (f" (no namespaces: {told})" if told else "")
+
+
+def _can(name: str) -> bool:
+    """Refuse early what cannot work; return whether a user namespace is to be made."""
+    missing = [p for p in ("ip", "tc") if _find(p) is None]
+    if sys.platform != "linux":
+        raise FaultsError("network namespaces are Linux's")
+    if missing:
+        raise FaultsError(f"{' and '.join(missing)} missing, apt-get install iproute2")
+    return name == "user"
+
+
+def _find(program: str) -> str | None:
+    return shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")

@@ -1,0 +1,125 @@
+"""Holds the namespaces of a cluster: a process of its own, run as a script, of Python's own only.
+
+It makes one network namespace for the bridge and one for each rank, none with a name, and runs
+`ip` and `tc` in them when it is told to, one JSON object a line. When its input ends, however
+that came about, it exits; with the last process inside, the kernel removes a namespace with all
+the links in it. So there is nothing that could be left over.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+NEW_USER, NEW_NET = 0x10000000, 0x40000000
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+
+def setns(descriptor: int) -> None:
+    """Enter the namespace behind an open file; Python has this only from 3.12 on."""
+    _checked(ctypes.CDLL(None, use_errno=True).setns(descriptor, 0), "setns")
+
+
+def unshare(flags: int) -> None:
+    """Leave some namespaces for new ones."""
+    _checked(ctypes.CDLL(None, use_errno=True).unshare(flags), "unshare")
+
+
+def enter(paths: Sequence[str]) -> None:
+    """Enter namespaces in the order given: a user namespace before what it owns."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            setns(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _checked(result: int, call: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")
+
+
+class _Keeper:
+    def __init__(self, size: int, user: bool) -> None:
+        if user:
+            _own_user_namespace()
+        self.switch = _new_network()
+        self.ranks = [_new_network() for _ in range(size)]
+        setns(self.switch)
+        own = f"/proc/{os.getpid()}"
+        first = [f"{own}/ns/user"] if user else []
+        self.paths = [[*first, f"{own}/fd/{n}"] for n in self.ranks]
+
+    def run(self, jobs: Sequence[dict[str, Any]]) -> list[str]:
+        """Run programs side by side, each in its place; return what they printed."""
+        children = [(job, self._start(job)) for job in jobs]
+        return [_result(job, child) for job, child in children]
+
+    def _start(self, job: dict[str, Any]) -> subprocess.Popen[str]:
+        place = self.switch if job["rank"] is None else self.ranks[job["rank"]]
+        child = subprocess.Popen(
+            job["command"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PATH": _PATH},
+            preexec_fn=lambda: setns(place),
+        )
+        assert child.stdin is not None
+        child.stdin.write(job.get("input", ""))
+        child.stdin.close()
+        child.stdin = None
+        return child
+
+
+def _result(job: dict[str, Any], child: subprocess.Popen[str]) -> str:
+    told, _ = child.communicate()
+    if child.returncode and not job.get("may_fail"):
+        raise OSError(f"{' '.join(job['command'])}: {told.strip()[:300]}")
+    return told
+
+
+def _own_user_namespace() -> None:
+    user, group = os.geteuid(), os.getegid()
+    unshare(NEW_USER)
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"0 {user} 1"),
+        ("gid_map", f"0 {group} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def _new_network() -> int:
+    unshare(NEW_NET)
+    return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def main() -> None:
+    """Serve until the input ends: arguments are the number of ranks and whether to be a user."""
+    try:
+        keeper = _Keeper(int(sys.argv[1]), sys.argv[2] == "user")
+    except OSError as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        return
+    print(json.dumps({"paths": keeper.paths, "pid": os.getpid()}), flush=True)
+    for line in sys.stdin:
+        answer: dict[str, Any]
+        try:
+            answer = {"told": keeper.run(json.loads(line))}
+        except OSError as error:
+            answer = {"error": str(error)}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
