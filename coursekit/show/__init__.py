@@ -19,13 +19,17 @@ from coursekit.show.curves import curves
 from coursekit.show.experts import load, token_flow
 from coursekit.show.gantt import gantt
 from coursekit.show.libraries import algorithms_table, libraries
+from coursekit.show.links import matrix_table
 from coursekit.show.memory import memory_bars
 from coursekit.show.parallel import saturation, shards, stages
 from coursekit.show.pipeline import bubble, schedule
 from coursekit.show.plans import pareto, seconds, volumes
 from coursekit.show.player import compare, player
+from coursekit.show.rings import ring_search
 from coursekit.show.tension import compute_vs_communication
+from coursekit.show.topology import topology
 from coursekit.show.traffic import matrix
+from coursekit.show.winners import winners
 
 __all__ = [
     "algorithms_table",
@@ -41,6 +45,7 @@ __all__ = [
     "libraries",
     "load",
     "matrix",
+    "matrix_table",
     "memory_bars",
     "memory_explorer",
     "pareto",
@@ -49,13 +54,16 @@ __all__ = [
     "player",
     "rank_cube",
     "ring_attention_player",
+    "ring_search",
     "saturation",
     "schedule",
     "seconds",
     "shards",
     "stages",
     "token_flow",
+    "topology",
     "volumes",
+    "winners",
 ]
 
 if "PLOTLY_RENDERER" not in os.environ:
