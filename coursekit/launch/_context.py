@@ -15,7 +15,7 @@ _WRAPPERS = {"sudo": "-", "env": "-", "nohup": "", "exec": "", "stdbuf": "-", "n
              "timeout": "1"}  # fmt: skip
 # They start another command in a place of their own: a container, an environment, a profiler.
 _AROUND = frozenset({"uv", "conda", "mamba", "poetry", "pixi", "docker", "podman", "kubectl",
-                     "nsys", "ncu", "singularity", "apptainer", "enroot", "strace", "perf"})  # fmt: skip
+                     "nsys", "ncu", "singularity", "apptainer", "enroot", "perf"})  # fmt: skip
 _TOOLS = ("torchrun", "mpirun", "mpiexec", "srun")
 _PYTHON = re.compile(r"(.*/)?python[0-9.]*")
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ._shell import Word
@@ -128,10 +128,6 @@ class Line:
         elif text:
             raws[1:1] = [text]
         return " ".join(raws)
-
-    def with_words(self, words: tuple[Word, ...]) -> Line:
-        """The same with other words, for one more change to the same line."""
-        return replace(self, words=words)
 
 
 def taken_apart(words: tuple[Word, ...], table: Mapping[str, int], folded: bool = False) -> Line:

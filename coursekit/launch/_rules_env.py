@@ -83,6 +83,7 @@ def _value(setting: Set, nodes: int | None) -> Iterator[Finding]:
         odd = [w for w in words if w not in _names()["subsystems"]]
         if odd:
             kept = ",".join(w for w in words if w not in odd) or "INIT,ENV"
+            kept = f"^{kept}" if value.startswith("^") else kept
             yield found_set(setting, "env.subsystem", refilled(setting, kept), odd=", ".join(odd))
     elif name == "NCCL_SOCKET_IFNAME":
         yield from _interfaces(setting, several)
@@ -113,8 +114,9 @@ def _interfaces(setting: Set, several: bool) -> Iterator[Finding]:
     if not setting.value.startswith("^") and all(n.strip("=") == "lo" for n in names) and several:
         yield found_set(setting, "env.interface_lo", refilled(setting, "^lo,docker"))
     elif any("^" in n for n in names):
-        first = names[0].lstrip("=")
-        yield found_set(setting, "env.interface_caret", refilled(setting, f"={first}"))
+        bare = [n.lstrip("^") for n in names if setting.value.startswith("^") or "^" not in n]
+        value = ("^" if setting.value.startswith("^") else "=") + ",".join(bare)
+        yield found_set(setting, "env.interface_caret", refilled(setting, value))
 
 
 def _algorithms(block: Block) -> Iterator[Finding]:
