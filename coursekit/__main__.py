@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from coursekit.diagnose.cli import DiagnoseCliError, diagnose
 from coursekit.launch.cli import LaunchCliError
 from coursekit.launch.cli import app as launch_app
 from coursekit.measure.cli import BenchError, bench
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.add_typer(ranks_app, name="ranks")
 app.add_typer(launch_app, name="launch")
 app.command()(bench)
+app.command()(diagnose)
 app.command()(plan)
 app.command()(topo)
 
@@ -110,7 +112,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit code: 0, 1, 2 for a user's mistake, or 130."""
     try:
         code = app(arguments, standalone_mode=False)
-    except (UsageError, BenchError, LaunchCliError, PlanCliError, TopoCliError) as error:
+    except (
+        UsageError,
+        BenchError,
+        DiagnoseCliError,
+        LaunchCliError,
+        PlanCliError,
+        TopoCliError,
+    ) as error:
         return _mistake(str(error))
     except (typer.Abort, KeyboardInterrupt):
         return 130
