@@ -101,6 +101,14 @@ def test_lines_cross_where_they_are_equal() -> None:
     assert SWEEP.crossing("library", "mpi:ring") is None
 
 
+def test_one_disturbed_size_does_not_move_the_crossing() -> None:
+    times = {"one": (1, 2, 4, 8, 16, 32), "other": (2, 3, 3, 3, 30, 5)}
+    rows = [row(n, 4**i, t) for n, ts in times.items() for i, t in enumerate(ts, 4)]
+    at = Sweep("all_reduce", 4, "gloo", tuple(rows)).crossing("one", "other")
+    assert at is not None
+    assert 4**5 < at < 4**6
+
+
 def test_a_colour_is_an_algorithm_and_a_shape_a_library() -> None:
     figure = show.libraries(SWEEP)
     drawn = {trace.name: trace for trace in figure.data}

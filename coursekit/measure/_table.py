@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import json
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -97,21 +98,22 @@ class Sweep:
         return float(np.exp(np.interp(np.log(nbytes), *place)))
 
     def crossing(self, one: str, other: str) -> float | None:
-        """Bytes from which on `other` was measured to be the faster; None where it never is.
+        """Bytes from which on `other` was measured to be the faster; None where there are none.
 
-        On a busy machine two lines may cross more than once: it is the last time that counts,
-        and None where `one` is ahead in the end, or never was.
+        On a busy machine lines cross more than once. It counts where the fewest sizes are on the
+        wrong side; None means that one of the two is ahead nearly everywhere.
 
         Raises MeasureError for an algorithm that was not measured.
         """
         sizes = sorted({row.size for row in self.rows})
-        lead = [np.log(self.time_at(other, n) / self.time_at(one, n)) for n in sizes]
-        behind = [i for i, by in enumerate(lead) if by >= 0]
-        if not behind or behind[-1] == len(sizes) - 1:
+        lead = [math.log(self.time_at(other, n) / self.time_at(one, n)) for n in sizes]
+        ahead = [by < 0 for by in lead]
+        right = [ahead[:i].count(False) + ahead[i:].count(True) for i in range(len(sizes) + 1)]
+        i = right.index(max(right))
+        if i in (0, len(sizes)):
             return None
-        i = behind[-1]
-        share = lead[i] / (lead[i] - lead[i + 1])
-        return float(sizes[i] * (sizes[i + 1] / sizes[i]) ** share)
+        share = lead[i - 1] / (lead[i - 1] - lead[i])
+        return float(sizes[i - 1] * (sizes[i] / sizes[i - 1]) ** share)
 
     def to_csv(self, path: str | Path | None = None) -> str:
         """As CSV text; written to `path` if one is given."""
