@@ -32,7 +32,11 @@ class Keeper:
 
     def __init__(self, size: int, user: bool) -> None:
         script = str(Path(__file__).with_name("_keeper.py"))
-        command = [sys.executable, "-E", "-s", "-S", script, str(size), "user" if user else "root"]
+        # Linux takes the end of the thread that started a process for the end of the parent.
+        lasting = threading.current_thread() is threading.main_thread()
+        own = str(os.getpid() if lasting else 0)
+        kind = "user" if user else "root"
+        command = [sys.executable, "-E", "-s", "-S", script, str(size), kind, own]
         self._child = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

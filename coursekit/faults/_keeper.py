@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -104,13 +105,25 @@ def _new_network() -> int:
     return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
+def _die_with(parent: int) -> None:
+    """Be killed with the parent, even while stopped: then the input's end is not seen."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit()
+
+
 def main() -> None:
-    """Serve until the input ends: arguments are the number of ranks and whether to be a user."""
+    """Serve until the input ends.
+
+    Arguments: how many ranks, ``root`` or ``user``, and the parent to die with, or 0.
+    """
     try:
         keeper = _Keeper(int(sys.argv[1]), sys.argv[2] == "user")
     except OSError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return
+    if parent := int(sys.argv[3]):
+        _die_with(parent)
     print(json.dumps({"paths": keeper.paths, "pid": os.getpid()}), flush=True)
     for line in sys.stdin:
         answer: dict[str, Any]

@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ._paced import BITS, BYTES, MESSAGES, Ints, open_table
@@ -34,9 +35,13 @@ class _Pacer:
             target = dist.get_global_rank(group, peer)
             message = _Message(lambda: self._call(group, tensors, peer, tag), tensors[0].nbytes)
             self._lane(target).put(message)
-            return Other(message, "send", group, tensors[0], target)
+            stuck = partial(self._stuck, target)
+            return Other(message, "send", group, tensors[0], target, stuck)
 
         return send
+
+    def _stuck(self, target: int) -> bool:
+        return not self._table[BITS, self._rank, target]
 
     def _lane(self, target: int) -> queue.SimpleQueue[_Message]:
         if target not in self._lanes:
@@ -50,12 +55,11 @@ class _Pacer:
         while True:
             message = lane.get()
             free = max(free, time.monotonic())
-            while not (bits := int(self._table[BITS, self._rank, target])):
+            while self._stuck(target) and not message.given_up:
                 time.sleep(_LOOK)
-                if message.given_up:
-                    break
             if message.given_up:
                 continue
+            bits = max(1, int(self._table[BITS, self._rank, target]))
             free += 8 * message.length / bits
             time.sleep(max(0.0, free - time.monotonic()))
             self._table[BYTES, self._rank, target] += message.length

@@ -16,9 +16,17 @@ def before_the_call(seconds: float) -> None:
 
 
 def instead_of_the_call(
-    op: str, group: Any, tensor: Any, peer: int | None, wait: Callable[[], Any]
+    op: str,
+    group: Any,
+    tensor: Any,
+    peer: int | None,
+    stuck: Callable[[], bool],
+    wait: Callable[[], Any],
 ) -> Any:
-    """Wait for another call than the one above on the stack; these arguments describe it."""
+    """Wait for another call than the one above on the stack; these arguments describe it.
+
+    `stuck` tells whether the way to the peer lets nothing pass.
+    """
     return wait()
 
 
@@ -26,10 +34,16 @@ class Other:
     """The work of a call that is not the one the program wrote."""
 
     def __init__(
-        self, work: Any, op: str, group: Any, tensor: Any, peer: int | None = None
+        self,
+        work: Any,
+        op: str,
+        group: Any,
+        tensor: Any,
+        peer: int | None = None,
+        stuck: Callable[[], bool] = lambda: False,
     ) -> None:
         self._work = work
-        self._told = op, group, tensor, peer
+        self._told = op, group, tensor, peer, stuck
 
     def wait(self, *timeout: Any) -> Any:
         return instead_of_the_call(*self._told, lambda: self._work.wait(*timeout))

@@ -96,7 +96,8 @@ def _in_other_call(rank: int, frame: FrameType, own: tuple[Frame, ...]) -> Stand
     values = frame.f_locals
     op, what, peer = values["op"], _describe(values["tensor"]), values["peer"]
     if peer is not None:
-        return Stand(rank, P2P, op=op, what=what, peer=peer, frames=own)
+        cut = (peer,) if values["stuck"]() else ()
+        return Stand(rank, P2P, op=op, what=what, peer=peer, frames=own, cut=cut)
     members, seq = _group_facts(values["group"])
     return Stand(rank, COLLECTIVE, op=op, seq=seq, what=what, members=members, frames=own)
 
