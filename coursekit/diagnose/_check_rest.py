@@ -166,7 +166,7 @@ def _edges(facts: Facts) -> Iterator[Found]:
         if over:
             told = over[0].fields
             said = f"{told['src']} -> {told['dst']} ({told['via']})"
-            yield Found(proofs(over), [], {"difference": said}, "medium")
+            yield Found(proofs(over), [], {"difference": said})
             return
 
 
