@@ -533,3 +533,15 @@ def test_a_cluster_outlives_the_thread_that_made_it():
     with cluster:
         assert all_reduce_works(cluster.ranks)
         assert cluster.bytes()[0, 1] > 0
+
+
+def test_the_links_as_a_topology_lead_the_ring_off_the_slow_pair():
+    from coursekit import topology
+
+    pair = {(0, 3): "20 Mbit/s"}
+    with faults.cluster(4, "200 Mbit/s", slow=pair, blocked={(1, 2)}, way="paced") as cluster:
+        links = cluster.topology()
+    assert links.between(0, 1) == 200e6 / 8
+    assert links.between(3, 0) == 20e6 / 8
+    assert links.between(1, 2) == 1
+    assert topology.best_ring(links).ranks == (0, 1, 3, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import sys
 import weakref
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coursekit.ranks import Ranks
+from coursekit.topology.machine import Topology, graph_of
 
 from ._errors import FaultsError
 from ._fabric import Fabric
@@ -64,6 +66,23 @@ class Cluster:
     def packets(self) -> Ints:
         """Packets likewise; messages, where sends are paced."""
         return self._site.counts()[1]
+
+    def topology(self) -> Topology:
+        """The links as `coursekit.topology` has them, for `best_ring` and the simulator.
+
+        Bandwidths are of what goes over the wire: of 1514 bytes, a full packet, 1448 are payload.
+        A blocked pair has a link of one byte a second, so that an order of ranks can be told.
+        """
+        names = tuple(f"GPU{r}" for r in range(self.size))
+        edges = [
+            (names[a], names[b], "network", 1, self._bandwidth((a, b)))
+            for a, b in itertools.combinations(range(self.size), 2)
+        ]
+        graph = graph_of([(name, "gpu", "here") for name in names], edges)
+        return Topology(f"{self.size} ranks, {self._plan}", graph, names)
+
+    def _bandwidth(self, pair: Pair) -> float:
+        return 1.0 if pair in self._plan.blocked else self._plan.bits(*pair) / 8
 
     def set_rate(self, a: int, b: int, rate: str) -> None:
         """Change the rate between two ranks, both ways, while they run."""
