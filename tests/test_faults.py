@@ -14,12 +14,11 @@ import pytest
 
 from coursekit import Ranks, faults, schedule
 from coursekit.faults import FaultsError
-from coursekit.ranks import RankDied, RankFailed, RanksHung, RanksUsageError
+from coursekit.ranks import First, RankDied, RankFailed, RanksHung, RanksStartError, RanksUsageError
 
 from .ranks_help import ROOT, all_reduce_works, clean_ranks, gone
 
 BAD = 2
-HEADERS = 66  # Ethernet 14, IP 20, TCP 20 and its timestamps 12
 
 
 @pytest.fixture(scope="module")
@@ -260,7 +259,7 @@ def test_a_rate_out_of_reach_is_refused(text):
         ({"size": 4, "blocked": {(1, 1)}}, r"got \(1, 1\)"),
         ({"size": 4, "way": "magic"}, "way must be one of auto"),
         ({"size": 4, "lossy": {(0, 1): 2}}, "at most 1, got 2"),
-        ({"size": 4, "late": {(0, 1): 0.1}, "way": "paced"}, "netem"),
+        ({"size": 4, "late": {(0, 1): 0.1}, "way": "paced"}, "late and lossy"),
     ],
 )
 def test_a_cluster_that_cannot_be_is_refused(given, told):
@@ -285,8 +284,8 @@ def made(size, *args, **options):
         lacking(str(error))
 
 
-REAL = ["root" if sys.platform == "linux" and os.geteuid() == 0 else "user", "user"]
-REAL = list(dict.fromkeys(REAL))
+ROOT_WAY = ["root"] if sys.platform == "linux" and os.geteuid() == 0 else []
+REAL = [*ROOT_WAY, "user", "tun"]
 
 
 def timed(plan):
@@ -315,8 +314,7 @@ def test_a_ring_round_a_slow_pair_keeps_off_it(way):
             bytes_, packets = cluster.bytes(), cluster.packets()
             results = cluster.ranks.run(timed, plan)
             sent, said = cluster.bytes() - bytes_, plan.matrix(1 << 20, 4)
-            if way != "paced":
-                sent = sent - HEADERS * (cluster.packets() - packets)
+            sent = sent - cluster.headers * (cluster.packets() - packets)
             assert [value for _, value in results] == [28.0] * size
             # Gloo's own headers and the two barriers are beside it.
             assert ((sent >= said) & (sent <= said + 4096)).all(), sent - said
@@ -341,7 +339,42 @@ def test_a_blocked_link_is_named_by_its_two_ends(way):
         assert cluster.ranks.pids == pids
 
 
-def test_glooss_own_collective_over_a_blocked_link_is_told_too():
+def test_a_late_link_takes_longer_there_and_back():
+    def ping():
+        import time
+
+        x = torch.ones(1)  # noqa: F821
+        dist.barrier()  # noqa: F821
+        began = time.perf_counter()
+        if rank == 0:  # noqa: F821
+            dist.send(x, 1)  # noqa: F821
+            dist.recv(x, 1)  # noqa: F821
+        else:
+            dist.recv(x, 0)  # noqa: F821
+            dist.send(x, 0)  # noqa: F821
+        return time.perf_counter() - began
+
+    with made(2, late={(0, 1): 0.05}) as cluster:
+        print(cluster)
+        took = cluster.ranks.run(ping)[0]
+        print(f"{took * 1e3:.1f} ms")
+        assert took >= 0.1  # no load makes a delay shorter
+
+
+def test_what_a_lossy_link_loses_is_sent_again():
+    plan = schedule.build("all_reduce", "ring", 2)
+    with made(2, "200 Mbit/s", lossy={(0, 1): 0.1}) as cluster:
+        print(cluster)
+        before, packets = cluster.bytes(), cluster.packets()
+        results = cluster.ranks.run(timed, plan)
+        sent = cluster.bytes() - before - cluster.headers * (cluster.packets() - packets)
+        assert [value for _, value in results] == [1.0, 1.0]
+        again = sent[0, 1] - plan.matrix(1 << 20, 4)[0, 1]
+        print(f"{again} bytes again, {results[0][0] * 1e3:.0f} ms")
+        assert again > 50_000
+
+
+def test_gloos_own_collective_over_a_blocked_link_is_told_too():
     with made(4, "500 Mbit/s", way=REAL[0]) as cluster:
         cluster.block(1, 2)
 
@@ -399,8 +432,8 @@ def networks():
 
 def inside(cluster):
     """A cluster's network namespaces, its keeper's process and its ranks'."""
-    nets = {os.readlink(f"/proc/{p}/ns/net") for p in [*cluster.ranks.pids, cluster._site.pid]}
-    return nets, [*cluster.ranks.pids, cluster._site.pid]
+    pids = [*cluster.ranks.pids, *cluster._site.pids]
+    return {os.readlink(f"/proc/{p}/ns/net") for p in pids}, pids
 
 
 def links():
@@ -435,14 +468,14 @@ def test_nothing_is_left_after_an_exception(way):
 
 
 def test_nothing_is_left_where_ranks_do_not_start(monkeypatch):
-    from coursekit.faults import _fabric
+    from coursekit.faults._namespaces import Namespaces
 
     def nowhere(self, rank):
-        return _fabric.First("coursekit.faults._keeper", "enter", (["/nowhere"],))
+        return First("coursekit.faults._keeper", "enter", (["/nowhere"],))
 
     before = {c.pid for c in psutil.Process().children(recursive=True) if "_keeper" in line(c)}
-    monkeypatch.setattr(_fabric.Fabric, "first", nowhere)
-    with pytest.raises(Exception, match="/nowhere"):
+    monkeypatch.setattr(Namespaces, "first", nowhere)
+    with pytest.raises(RanksStartError, match="/nowhere"):
         made(2, way=REAL[0])
     after = {c.pid for c in psutil.Process().children(recursive=True) if "_keeper" in line(c)}
     assert after <= before
@@ -459,9 +492,9 @@ SCRIPT = """
     import os, time
     from coursekit import faults
     cluster = faults.cluster(3, way={way!r})
-    pids = [*cluster.ranks.pids, getattr(cluster._site, "pid", os.getpid())]
+    pids = [*cluster.ranks.pids, *cluster._site.pids]
     nets = [os.readlink(f"/proc/{{p}}/ns/net") for p in pids]
-    print(*pids, *nets, sep=" ", flush=True)
+    print(len(pids), *pids, *nets, flush=True)
     {then}
 """
 
@@ -475,8 +508,7 @@ SCRIPT = """
 def test_nothing_is_left_when_the_notebook_is_killed(way, then):
     made(2, way=way).close()
     before = links()
-    words, child = started(way, then)
-    pids, nets = [int(w) for w in words[:4]], set(words[4:])
+    child, pids, nets = started(way, then)
     time.sleep(0.3)
     child.kill()
     child.wait()
@@ -491,22 +523,22 @@ def started(way, then):
     child = subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
-    return child.stdout.readline().split(), child
+    count, *words = child.stdout.readline().split()
+    return child, [int(w) for w in words[: int(count)]], set(words[int(count) :])
 
 
 def test_a_stopped_keeper_does_not_outlive_the_notebook():
     made(2, way=REAL[0]).close()
-    words, child = started(REAL[0], "time.sleep(60)")
-    keeper = int(words[3])
-    os.kill(keeper, signal.SIGSTOP)
+    child, pids, _ = started(REAL[0], "time.sleep(60)")
+    os.kill(pids[-1], signal.SIGSTOP)
     child.kill()
     child.wait()
     child.stdout.close()
-    assert gone([int(w) for w in words[:4]], 5) == []
+    assert gone(pids, 5) == []
 
 
 def test_files_of_a_killed_notebook_are_removed_at_the_next_start():
-    _, child = started("paced", "time.sleep(60)")
+    child, _, _ = started("paced", "time.sleep(60)")
     pattern = f"coursekit-links-{child.pid}-*"
     child.kill()
     child.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import sys
 import weakref
@@ -19,14 +20,17 @@ from ._fabric import Fabric
 from ._paced import Paced
 from ._plan import Pair, Plan, check_pair, make_plan
 from ._rate import parse_rate
+from ._tun import Switched
 
 Ints = npt.NDArray[np.int64]
-WAYS = ("auto", "root", "user", "paced")
+WAYS = ("auto", "root", "user", "tun", "paced")
 _WORDS = {
     "root": "a network namespace for each rank, made as root, joined by a bridge; htb shapes "
     "every pair",
     "user": "a network namespace for each rank, in a user namespace of their own, joined by a "
     "bridge; htb shapes every pair",
+    "tun": "a network namespace for each rank, joined by a switch, a process of its own that holds "
+    "every packet back",
     "paced": "paced sends: sends and receives, and so the course's own algorithms, take the time "
     "of the link; Gloo's own collectives do not",
 }
@@ -57,9 +61,8 @@ class Cluster:
     def bytes(self) -> Ints:
         """Bytes that rank i has sent to rank j since the start, at [i, j].
 
-        In namespaces the kernel counts them where the pair's link begins, with the 66 bytes that
-        Ethernet, IP and TCP add to a packet, and with acknowledgements; paced sends count what
-        the messages carry.
+        They are counted where the pair's link begins, with acknowledgements and with the bytes
+        that each packet has beside its payload (`headers`); paced sends count what messages carry.
         """
         return self._site.counts()[0]
 
@@ -67,10 +70,20 @@ class Cluster:
         """Packets likewise; messages, where sends are paced."""
         return self._site.counts()[1]
 
+    @property
+    def headers(self) -> int:
+        """Bytes of each packet that are not payload."""
+        return self._site.headers
+
+    @property
+    def overhead(self) -> float:
+        """Bytes on the wire for each byte of payload, in full packets."""
+        return self._site.packet / (self._site.packet - self._site.headers)
+
     def topology(self) -> Topology:
         """The links as `coursekit.topology` has them, for `best_ring` and the simulator.
 
-        Bandwidths are of what goes over the wire: of 1514 bytes, a full packet, 1448 are payload.
+        Bandwidths are of what goes over the wire: more than the payload, by `overhead`.
         A blocked pair has a link of one byte a second, so that an order of ranks can be told.
         """
         names = tuple(f"GPU{r}" for r in range(self.size))
@@ -142,11 +155,14 @@ def cluster(
     blocked : iterable of (rank, rank)
         Pairs that connect, and pass nothing from then on, as a link does that dies at work.
     late : mapping of (rank, rank) to seconds
-        What a packet takes longer, each way. Needs the kernel's netem.
+        What a packet takes longer, each way. Not with paced sends.
     lossy : mapping of (rank, rank) to share
-        Which part of the packets is lost, above 0, at most 1. Needs netem too.
-    way : {"auto", "root", "user", "paced"}
-        ``auto`` takes the first of the others that works here; `Cluster.how` says which.
+        Which part of the packets is lost, above 0, at most 1. Not with
+        paced sends.
+    way : {"auto", "root", "user", "tun", "paced"}
+        ``auto`` takes the first of the others that works here; `Cluster.how` says which. The
+        kernel's htb, and netem for late and lossy links, shape in ``root`` and ``user``
+        (namespaces made as root, or in a user namespace); in ``tun`` a process does.
     timeout : float or None
         Of the ranks' calls, in seconds.
 
@@ -168,35 +184,37 @@ def cluster(
     return Cluster(make_plan(size, rate, slow, blocked, late, lossy), way, timeout)
 
 
-def _site(plan: Plan, way: str) -> tuple[Fabric | Paced, str]:
+def _site(plan: Plan, way: str) -> tuple[Fabric | Switched | Paced, str]:
     """The first way that works, and the words for it and for what did not work."""
     problems: list[str] = []
-    for name in ("root", "user") if way == "auto" else (way,):
+    for name in ("root", "user", "tun") if way == "auto" else (way,):
         if name == "paced":
             break
         try:
-            return Fabric(plan, user=_can(name)), "; ".join([_WORDS[name], *problems])
+            return _network(plan, name), "; ".join([_WORDS[name], *problems])
         except FaultsError as error:
             problems.append(f"{name}: {error}")
     told = "; ".join(problems)
-    if way in ("root", "user"):
+    if way not in ("auto", "paced"):
         raise FaultsError(f"no such network can be made here ({told}); try way='auto'")
-    if plan.needs_netem:
+    if plan.needs_packets:
         raise FaultsError(
-            "late and lossy links need namespaces and the kernel's netem, which are not to be had "
-            f"here ({told or 'paced sends were asked for'}); leave them out"
+            "late and lossy links need network namespaces, which are not to be had here "
+            f"({told or 'paced sends were asked for'}); leave them out"
         )
     return Paced(plan), f"{_WORDS['paced']}" + (f" (no namespaces: {told})" if told else "")
 
 
-def _can(name: str) -> bool:
-    """Refuse early what cannot work; return whether a user namespace is to be made."""
-    missing = [p for p in ("ip", "tc") if _find(p) is None]
+def _network(plan: Plan, way: str) -> Fabric | Switched:
+    """Make a network of namespaces in one way; FaultsError when it cannot be."""
     if sys.platform != "linux":
         raise FaultsError("network namespaces are Linux's")
-    if missing:
+    programs = ("ip",) if way == "tun" else ("ip", "tc")
+    if missing := [p for p in programs if _find(p) is None]:
         raise FaultsError(f"{' and '.join(missing)} missing, apt-get install iproute2")
-    return name == "user"
+    if way != "tun":
+        return Fabric(plan, user=way == "user")
+    return Switched(plan, user=os.geteuid() != 0)
 
 
 def _find(program: str) -> str | None:

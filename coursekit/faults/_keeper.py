@@ -9,6 +9,7 @@ the links in it. So there is nothing that could be left over.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import signal
@@ -51,9 +52,9 @@ class _Keeper:
     def __init__(self, size: int, user: bool) -> None:
         if user:
             _own_user_namespace()
-        self.switch = _new_network()
+        self.switch_place = _new_network()
         self.ranks = [_new_network() for _ in range(size)]
-        setns(self.switch)
+        setns(self.switch_place)
         own = f"/proc/{os.getpid()}"
         first = [f"{own}/ns/user"] if user else []
         self.paths = [[*first, f"{own}/fd/{n}"] for n in self.ranks]
@@ -63,8 +64,31 @@ class _Keeper:
         children = [(job, self._start(job)) for job in jobs]
         return [_result(job, child) for job, child in children]
 
+    def switch(self, table: str) -> int:
+        """Give every rank a TUN device and start the switch between them; return its process."""
+        # Beside this file: it runs as a script, and the package is not imported.
+        switch = importlib.import_module("_switch")
+        devices = []
+        for place in self.ranks:
+            setns(place)
+            devices.append(switch.open_tun("eth0"))
+        setns(self.switch_place)
+        running, parent = switch.Switch(devices, table), os.getpid()
+        if pid := os.fork():
+            for device in devices:
+                os.close(device)
+            return pid
+        try:
+            die_with(parent)
+            null = os.open(os.devnull, os.O_RDWR)
+            for standard in (0, 1):
+                os.dup2(null, standard)
+            running.serve()
+        finally:
+            os._exit(1)
+
     def _start(self, job: dict[str, Any]) -> subprocess.Popen[str]:
-        place = self.switch if job["rank"] is None else self.ranks[job["rank"]]
+        place = self.switch_place if job["rank"] is None else self.ranks[job["rank"]]
         child = subprocess.Popen(
             job["command"],
             stdin=subprocess.PIPE,
@@ -84,7 +108,9 @@ class _Keeper:
 def _result(job: dict[str, Any], child: subprocess.Popen[str]) -> str:
     told, _ = child.communicate()
     if child.returncode and not job.get("may_fail"):
-        raise OSError(f"{' '.join(job['command'])}: {told.strip()[:300]}")
+        lines = told.strip().splitlines()
+        why = next((text for text in lines if "rror" in text), lines[0] if lines else "")
+        raise OSError(f"{' '.join(job['command'])}: {why[:300]}")
     return told
 
 
@@ -105,7 +131,7 @@ def _new_network() -> int:
     return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Be killed with the parent, even while stopped: then the input's end is not seen."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -123,12 +149,16 @@ def main() -> None:
         print(json.dumps({"error": str(error)}), flush=True)
         return
     if parent := int(sys.argv[3]):
-        _die_with(parent)
+        die_with(parent)
     print(json.dumps({"paths": keeper.paths, "pid": os.getpid()}), flush=True)
     for line in sys.stdin:
         answer: dict[str, Any]
         try:
-            answer = {"told": keeper.run(json.loads(line))}
+            asked = json.loads(line)
+            if isinstance(asked, dict):
+                answer = {"switch": keeper.switch(asked["switch"])}
+            else:
+                answer = {"told": keeper.run(asked)}
         except OSError as error:
             answer = {"error": str(error)}
         print(json.dumps(answer), flush=True)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ._paced import BITS, BYTES, MESSAGES, Ints, open_table
 from ._put import Other
+from ._table import BITS, BYTES, MESSAGES, Ints, open_table
 
 _LOOK = 0.02
 

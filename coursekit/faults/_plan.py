@@ -28,7 +28,7 @@ class Plan:
         return self.rates.get(ordered(a, b), self.rate)
 
     @property
-    def needs_netem(self) -> bool:
+    def needs_packets(self) -> bool:
         """Whether a link delays or loses packets."""
         return bool(self.delays or self.losses)
 
