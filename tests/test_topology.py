@@ -580,3 +580,12 @@ def test_without_tools_the_command_says_what_to_give(monkeypatch, capsys) -> Non
     monkeypatch.setattr("shutil.which", lambda name: None)
     assert main(["topo"]) == 2
     assert "neither nvidia-smi nor rocm-smi" in capsys.readouterr().err
+
+
+def test_cards_that_nothing_places_make_no_processor_up() -> None:
+    tray = topology.machine("gb200")
+    assert sum(tray.kind(name) == "cpu" for name in tray.graph) == 2
+    assert any("NIC0" in note for note in tray.notes)
+    # Without any column each part is on its own.
+    bare = topology.build(parse("\tGPU0\tGPU1\nGPU0\t X \tSYS\nGPU1\tSYS\t X \n"))
+    assert sum(bare.kind(name) == "cpu" for name in bare.graph) == 2

@@ -125,11 +125,13 @@ def _sockets(
     """
     roots = list(dict.fromkeys(top.values()))
     where = {root: _numa(table, top, root) for root in roots}
-    if any(not value for value in where.values()):
-        unsure = [root for root, value in where.items() if not value]
-        where.update({root: f"of {root}" for root in unsure})
-        if len(unsure) > 1:
-            notes.append(f"no column says which processor {', '.join(unsure)} hang on")
+    unsure = [root for root, value in where.items() if not value]
+    cards = [root for root in unsure if root in table.nics]
+    # Cards that nothing places hang on the first processor, so that none is made up for them.
+    first = next((value for value in where.values() if value), "")
+    where.update({root: first if root in cards and first else f"of {root}" for root in unsure})
+    if len(unsure) > 1:
+        notes.append(f"no column says which processor {', '.join(unsure)} hang on")
     sockets = {value: f"cpu{k}" for k, value in enumerate(dict.fromkeys(where.values()))}
     nodes += [(cpu, "cpu", "") for cpu in sockets.values()]
     for root, value in where.items():
