@@ -428,7 +428,8 @@ def test_a_corrected_line_is_right(text, ids, fixed, known) -> None:
 
 def test_every_id_has_its_words_in_both_languages_and_is_tried() -> None:
     words = _data.load("text/launch.yaml")
-    keys = {k for k in words if not k.startswith("opt_") and not k.endswith("_does")}
+    others = ("opt_", "right")
+    keys = {k for k in words if not k.startswith(others) and not k.endswith("_does")}
     assert {k + "_does" for k in keys} <= set(words)
     tried = {i.replace(".", "_", 1) for _, ids, _, _ in BROKEN for i in ids}
     assert keys - tried == {"srun_no_nodes"}
@@ -455,7 +456,10 @@ def test_a_finding_says_where_and_what_it_does_in_both_languages() -> None:
     assert found.what == "8 processes on a node that has 2 GPUs"
     assert "invalid device ordinal" in found.effect
     i18n.language("zh")
-    assert found.what == "每个节点 8 个进程，却只有 2 张 GPU"
+    assert (
+        found.what
+        == "\u6bcf\u4e2a\u8282\u70b9 8 \u4e2a\u8fdb\u7a0b\uff0c\u5374\u53ea\u6709 2 \u5f20 GPU"
+    )
     i18n.language("en")
 
 
@@ -562,7 +566,7 @@ def test_the_command_line_writes_and_explains(capsys) -> None:
     told = capsys.readouterr().out
     assert "node3 slots=2\nEOF\nmpirun -np 6 --hostfile hosts.txt" in told
     assert main(["launch", "srun", "t.py", "--nodes", "2", "--lang", "zh"]) == 0
-    assert "每个节点只起一个 torchrun" in capsys.readouterr().out
+    assert "\u6bcf\u4e2a\u8282\u70b9\u53ea\u8d77\u4e00\u4e2a torchrun" in capsys.readouterr().out
     i18n.language("en")
     assert main(["launch", "torchrun", "t.py", "--nodes", "2"]) == 2
     assert capsys.readouterr().err.startswith("coursekit: several nodes must have an endpoint")
@@ -582,7 +586,7 @@ def test_the_command_line_checks(tmp_path, capsys, monkeypatch) -> None:
     assert main(["launch", "check", str(good), "--lang", "fr"]) == 2
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"nccl-info\n")))
     assert main(["launch", "check", "-", "--lang", "zh"]) == 1
-    assert "没有 nccl-info 这个命令" in capsys.readouterr().out
+    assert "\u6ca1\u6709 nccl-info \u8fd9\u4e2a\u547d\u4ee4" in capsys.readouterr().out
     i18n.language("en")
 
 

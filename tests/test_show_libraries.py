@@ -65,7 +65,7 @@ def test_words_are_in_the_learners_language() -> None:
     coursekit.language("zh")
     figure = show.algorithms_table("Tree", "2.27")
     assert "NCCL_ALGO=Tree" in figure.layout.title.text
-    assert any("排除" in note.text for note in figure.layout.annotations)
+    assert any("\u6392\u9664" in note.text for note in figure.layout.annotations)
 
 
 def test_a_text_that_nccl_refuses_is_its_error() -> None:
@@ -133,6 +133,15 @@ def test_the_ring_stands_at_the_measured_crossing_and_the_line_at_the_predicted_
     assert figure.layout.shapes[0].x0 == 8192
     assert len(show.libraries(SWEEP, cross=pair[::-1]).data) == len(TIMES)
     assert not show.libraries(SWEEP, predicted=1 << 30).layout.shapes
+
+
+def test_some_of_the_lines_have_an_axis_of_their_own() -> None:
+    names = ["mpi:ring", "mpi:default"]
+    figure = show.libraries(SWEEP, names)
+    assert [trace.name for trace in figure.data] == ["ring \N{MIDDLE DOT} Open MPI", "Open MPI"]
+    assert figure.layout.yaxis.range[1] < show.libraries(SWEEP).layout.yaxis.range[1]
+    with pytest.raises(ValueError, match="names must be of library, ring, "):
+        show.libraries(SWEEP, ["tree"])
 
 
 def test_an_empty_sweep_is_an_error() -> None:

@@ -211,6 +211,8 @@ def _all(facts: Facts, kind: str) -> Iterator[Found]:
         yield Found(step.lines, step.ranks, {"difference": step.difference})
     yield from (found for told, found in fingerprints(facts) if told == kind)
     yield from _check_watchdog.mismatches(facts, kind)
+    if kind == "order":
+        yield from _check_watchdog.desync(facts)
     yield from _check_recorder.mismatches(facts, kind)
     yield from trace(facts, kind)
 

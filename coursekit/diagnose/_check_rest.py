@@ -25,9 +25,10 @@ def leaked(facts: Facts) -> Iterator[Found]:
     files = facts.of("shm.file")
     large = [e for e in facts.of("shm.full") if e.fields["unit"] in "GT"]
     trouble = facts.hits.get("shm.too_small") or facts.hits.get("shm.leaked_files")
-    if (len(files) >= LEFT and (trouble or facts.of("shm.full"))) or (large and trouble):
+    count = sum(len(e.fields.get("names", "x").split()) for e in files)
+    if (count >= LEFT and (trouble or facts.of("shm.full"))) or (large and trouble):
         lines = [*(trouble.lines[:3] if trouble else []), *proofs([*large, *files])]
-        yield Found(lines, [], {"files": len(files) or "?"}, "high" if files else "medium")
+        yield Found(lines, [], {"files": count or "?"}, "high" if files else "medium")
 
 
 def _shm_traces(facts: Facts) -> set[str]:
@@ -213,7 +214,15 @@ def healthy(facts: Facts) -> Iterator[Found]:
     """Something ended well, and nothing that is unknown went wrong."""
     done = [e for e in facts.of("nccl.init") if e.fields["state"] != "Init START"]
     good = [*facts.of("nccl.connected"), *done, *facts.of("bench.done"), *facts.of("nccl.channels")]
-    bad = facts.of("nccl.warn", "torch.nccl_error", "torchrun.failed", "torchrun.root", "traceback")
+    bad = facts.of(
+        "nccl.warn",
+        "torch.nccl_error",
+        "torchrun.failed",
+        "torchrun.root",
+        "traceback",
+        "watchdog.timeout",
+        "watchdog.status",
+    )
     if (good or facts.calls.series or _check_recorder.complete(facts)) and not bad:
         yield Found(proofs(good), [], {}, "high" if good else "medium")
 
@@ -233,6 +242,9 @@ def insufficient(facts: Facts) -> Iterator[Found]:
     if facts.of("nccl.warn"):
         parts.append(Say("unknown_warning"))
         shown += facts.of("nccl.warn")
+    if (late := facts.of("watchdog.timeout")) and len(facts.ranks(late)) == 1:
+        parts.append(Say("one_reporter", ranks=listed(facts.ranks(late))))
+        shown += late
     if facts.of("nccl") and not facts.of("nccl.init", "nccl.connected", "nccl.warn"):
         parts.append(Say("not_complete"))
     parts += _unlogged(facts)

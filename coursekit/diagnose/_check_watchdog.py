@@ -185,11 +185,14 @@ def stall(facts: Facts) -> Iterator[Found]:
         if behind(facts, wait)[0]:
             continue
         silent, _ = _silent(facts, wait)
+        # One rank alone cannot say that all are there.
+        if len(set(facts.ranks(wait.events)) | set(wait.status)) == 1:
+            continue
         told = wait.events[0].fields
         size = f" of {told['n_in']}" if told["n_in"] is not None else ""
         fields = {"collective": f"#{wait.seq} {told['op']}{size}"}
         yield Found(proofs([*wait.events, *wait.status.values()]), facts.ranks(wait.events), fields,
-                    "low" if silent or len(wait.events) == 1 else "medium")  # fmt: skip
+                    "low" if silent else "medium")  # fmt: skip
     joined = facts.of("desync.joined")
     if joined and not facts.of("desync.missing"):
         ranks = [r for e in joined for r in e.fields["ranks"]]
@@ -207,6 +210,26 @@ def late(facts: Facts) -> Iterator[Found]:
         worst = max(found, key=lambda e: e.fields["ran"] / e.fields["timeout"]).fields
         fields = {"ran": worst["ran"] // 1000, "timeout": worst["timeout"] // 1000}
         yield Found(proofs(found), facts.ranks(found), fields)
+
+
+def desync(facts: Facts) -> Iterator[Found]:
+    """A desync report whose snapshot shows two operations under one number."""
+    rows = sorted(facts.of("desync.number", "desync.started"), key=lambda e: (e.source, e.line))
+    at: dict[str, dict[str, list[Event]]] = defaultdict(lambda: defaultdict(list))
+    number = ""
+    for event in rows:
+        if event.kind == "desync.number":
+            number = event.fields["seq"]
+        elif number:
+            at[number][event.fields["op"]].append(event)
+    for number, ops in at.items():
+        if len(ops) > 1:
+            who = {op: [r for e in events for r in e.fields["ranks"]] for op, events in ops.items()}
+            told = "; ".join(f"ranks {listed(ranks)} {op}" for op, ranks in who.items())
+            fewest = min(who.values(), key=len)
+            ranks = [] if sum(len(r) == len(fewest) for r in who.values()) > 1 else sorted(fewest)
+            lines = proofs(e for events in ops.values() for e in events)
+            yield Found(lines, ranks, {"difference": f"#{number}: {told}"})
 
 
 # -- the heartbeat

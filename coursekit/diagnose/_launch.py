@@ -22,7 +22,10 @@ _CODE = re.compile(r"\s*exitcode\s+: (?P<code>-?\d{1,4})")
 _WAIT = re.compile(r"Timed out waiting (?P<ms>\d+) ?ms for (?P<what>recv|send) operation")
 _RETRY = re.compile(r"Transport retry count exceeded on (?P<device>\S+)(?: \(synd (?P<synd>\w+))?")
 _ACS = re.compile(r"ACSCtl:.*?(?P<acs>(?:SrcValid|ReqRedir)\+)")
-_FILES = re.compile(r"^[-rwx.+]{9,11}\s.*nccl-\w+\s*$|^(?:/dev/shm/)?nccl-[\w-]+\s*$")
+_FILES = re.compile(
+    r"^[-rwx.+]{9,11}\s.*(?P<files>nccl-[\w-]+)\s*$"
+    r"|^(?P<names>(?:(?:/dev/shm/)?nccl-[\w-]+\s*)+)$"
+)
 _FULL = re.compile(r"\s(?P<size>[\d.]+)(?P<unit>[KMGT])\s.*\s100%\s+/dev/shm")
 _BUSBW = re.compile(
     r"nGpus (?P<gpus>\d{1,5})\b.*?(?P<bytes>\d+) bytes.*?busbw (?P<bw>\d+(?:\.\d+)?)"

@@ -15,7 +15,8 @@ from coursekit.diagnose._facts import Facts
 KEYS = (
     "collective operation timeout", "last enqueued", "watchdog got stuck", "workMetaList_",
     "Detected mismatch between collectives", "lagging ranks", "joined but didn't finish",
-    "but didn't join collective", "NCCL error in:", "world_size", "WORLD_SIZE",
+    "but didn't join collective", "NCCL error in:", "started ranks:", "] started ",
+    "world_size", "WORLD_SIZE",
 )  # fmt: skip
 
 _GROUP = re.compile(
@@ -41,6 +42,8 @@ _PRINT = re.compile(
 )
 _LEFT = re.compile(r"\[(?P<ranks>[\d, ]+)\] finished collective #(?P<done>\d+).*?didn't join")
 _JOINED = re.compile(r"\[(?P<ranks>[\d, ]+)\] joined but didn't finish collective #(?P<seq>\d+)")
+_NUMBER = re.compile(r"#(?P<seq>\d{1,18}) started ranks:")
+_STARTED = re.compile(r"\[(?P<ranks>[\d, ]+)\] started (?P<op>[A-Z_]+)")
 _WORLD = re.compile(r"(?:world_size|WORLD_SIZE)['\"]?\s?[=:]\s?(?P<world>\d{1,7})\b")
 
 
@@ -57,7 +60,7 @@ def read(event: Event, facts: Facts) -> None:
         _add(event, facts, "watchdog.monitor", {"pending": int(found["pending"][:9])})
     elif "is running collective" in text:
         _prints(event, facts)
-    elif "ranks" in text or "didn't" in text:
+    elif "ranks" in text or "didn't" in text or "] started " in text:
         _desync(event, facts)
     if found := _WORLD.search(text):
         facts.add(replace(event, kind="torch.world", fields={"world": int(found["world"])}))
@@ -114,6 +117,11 @@ def _desync(event: Event, facts: Facts) -> None:
     elif found := _LEFT.search(text):
         fields = {"ranks": _list(found["ranks"]), "how": f"#{int(found['done'][:9]) + 1}"}
         facts.add(replace(event, kind="desync.missing", fields=fields))
+    elif found := _NUMBER.search(text):
+        facts.add(replace(event, kind="desync.number", fields={"seq": found["seq"]}))
+    elif found := _STARTED.search(text):
+        fields = {"ranks": _list(found["ranks"]), "op": found["op"]}
+        facts.add(replace(event, kind="desync.started", fields=fields))
     elif found := _JOINED.search(text):
         fields = {"ranks": _list(found["ranks"]), "how": f"#{found['seq'][:9]}"}
         facts.add(replace(event, kind="desync.joined", fields=fields))

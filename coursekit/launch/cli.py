@@ -111,7 +111,7 @@ def check(
     Exit code 1 when something is wrong, 0 when nothing is.
     """
     from coursekit import launch
-    from coursekit.i18n import language
+    from coursekit.i18n import language, text
 
     files = {key: _text(p) for p in hostfile or [] for key in (str(p), p.name, f"./{p.name}")}
     try:
@@ -120,7 +120,7 @@ def check(
                              files=files)  # fmt: skip
     except ValueError as error:
         raise LaunchCliError(str(error)) from None
-    print("\n".join(map(str, found)) or {"en": "Nothing is wrong.", "zh": "没有发现问题。"}[lang])
+    print("\n".join(map(str, found)) or text("launch.right"))
     raise typer.Exit(1 if found else 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,15 +88,23 @@ def algorithms_table(
     key = "defaults" if algo is None else "setting"
     drawn = figure(
         title={"text": text(f"libraries.{key}", version=version, algo=algo or "")},
-        height=118 + 44 * len(ROWS),
-        margin={"t": 84, "b": 16, "r": 24},
+        height=150 + 44 * len(ROWS),
+        margin={"t": 92, "b": 44, "r": 24},
     )
     drawn.add_trace(_heat(table))
     drawn.layout.annotations = [
         *_symbols(table),
         _legend({c.state for r in table.values() for c in r}),
     ]
-    drawn.update_xaxes(side="top", showgrid=False, fixedrange=True)
+    drawn.update_xaxes(
+        side="top",
+        showgrid=False,
+        fixedrange=True,
+        tickangle=0,
+        tickmode="array",
+        tickvals=list(COLUMNS),
+        ticktext=[name.replace("CollNet", "CollNet<br>") for name in COLUMNS],
+    )
     drawn.update_yaxes(
         autorange="reversed",
         showgrid=False,
@@ -157,8 +166,8 @@ def _symbols(table: dict[str, list[_Cell]]) -> list[dict[str, Any]]:
 
 def _legend(states: set[str]) -> dict[str, Any]:
     words = [text(f"libraries.state_{s}", symbol=SYMBOLS[s]) for s in STATES[::-1] if s in states]
-    place = {"x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper"}
-    look = {"yanchor": "bottom", "yshift": 22, "showarrow": False, "font": {"color": INK}}
+    place = {"x": 0, "xref": "paper", "xanchor": "left", "y": 0, "yref": "paper"}
+    look = {"yanchor": "top", "yshift": -8, "showarrow": False, "font": {"color": INK}}
     return {"text": text("libraries.joint").join(words), **place, **look}
 
 
@@ -170,6 +179,7 @@ def _row_name(collective: str, stuck: bool) -> str:
 
 def libraries(
     sweep: Sweep,
+    names: Sequence[str] | None = None,
     *,
     cross: tuple[str, str] | None = None,
     predicted: float | None = None,
@@ -181,6 +191,8 @@ def libraries(
     sweep : Sweep
         From `measure.sweep` with algorithms of several libraries: ``library``, the course's own,
         and Open MPI's, such as ``mpi:ring``.
+    names : sequence of str, optional
+        Which of them to draw; all by default.
     cross : pair of str, optional
         Two algorithms; a ring marks from where on the second one is the faster.
     predicted : float, optional
@@ -197,8 +209,9 @@ def libraries(
     """
     if not sweep.rows:
         raise ValueError("a sweep must have rows to be drawn, got none; measure some sizes")
-    sizes = [row.size for row in sweep.rows]
-    times = [time for row in sweep.rows for time in (row.low_us, row.high_us)]
+    shown = [row for name in names or sweep.algorithms for row in _rows(sweep, name)]
+    sizes = [row.size for row in shown]
+    times = [time for row in shown for time in (row.low_us, row.high_us)]
     drawn = figure(
         height=480,
         title={
@@ -213,13 +226,22 @@ def libraries(
             "title": {"text": text("curves.time_axis")},
         },
     )
-    drawn.add_traces([_curve(sweep, name) for name in sweep.algorithms])
+    drawn.add_traces([_curve(sweep, name) for name in names or sweep.algorithms])
     at = None if cross is None else sweep.crossing(*cross)
     if cross is not None and at is not None:
         drawn.add_trace(_ring(sweep, cross, at))
     if predicted is not None and min(sizes) <= predicted <= max(sizes):
         _dotted(drawn, predicted)
     return drawn
+
+
+def _rows(sweep: Sweep, name: str) -> list[Row]:
+    rows = sweep.of(name)
+    if not rows:
+        raise ValueError(
+            f"names must be of {', '.join(sweep.algorithms)}, got {name!r}; leave them out for all"
+        )
+    return rows
 
 
 def _curve(sweep: Sweep, name: str) -> go.Scatter:

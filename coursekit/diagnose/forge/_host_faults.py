@@ -71,8 +71,9 @@ def openib(log: Log) -> None:
 def ucx_retry(log: Log) -> None:
     front = f"[{log.cluster.host(0)}:24113:0:24113] ib_mlx5_log.c:143  "
     told = "Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)"
-    log.plain(f"{front}{told}\n{front}DCI QP 0x1510 wqe[{log.rng.choice((0, 4711))}]: SEND s-e [rqpn "
-              "0x223a4 rmac 0c:00:00:00:00:01 sgix 0 dgid fe80::1 tc 0] [inl len 18]")  # fmt: skip
+    request = f"DCI QP 0x1510 wqe[{log.rng.choice((0, 4711))}]: SEND s-e [rqpn 0x223a4"
+    address = "rmac 0c:00:00:00:00:01 sgix 0 dgid fe80::1 tc 0"
+    log.plain(f"{front}{told}\n{front}{request} {address}] [inl len 18]")
 
 
 @fault("ucx.unreachable", least=(2, 1))
