@@ -50,6 +50,8 @@ def _checked(result: int, call: str) -> None:
 
 class _Keeper:
     def __init__(self, size: int, user: bool) -> None:
+        # Beside this file, for it runs as a script; before it is another user to the files.
+        self.module = importlib.import_module("_switch")
         if user:
             _own_user_namespace()
         self.switch_place = _new_network()
@@ -66,14 +68,12 @@ class _Keeper:
 
     def switch(self, table: str) -> int:
         """Give every rank a TUN device and start the switch between them; return its process."""
-        # Beside this file: it runs as a script, and the package is not imported.
-        switch = importlib.import_module("_switch")
         devices = []
         for place in self.ranks:
             setns(place)
-            devices.append(switch.open_tun("eth0"))
+            devices.append(self.module.open_tun("eth0"))
         setns(self.switch_place)
-        running, parent = switch.Switch(devices, table), os.getpid()
+        running, parent = self.module.Switch(devices, table), os.getpid()
         if pid := os.fork():
             for device in devices:
                 os.close(device)
