@@ -653,3 +653,19 @@ def test_mpi4py_groups_counts_and_synchronous_sends_are_followed():
         assert alone.notes == []
         hung = measure.record_own(ranks, stuck, 6, mpi=True, timeout=4)
         assert len(hung.deadlock.cycle) == 2
+
+
+def test_watching_does_not_import_the_compiler(two):
+    """It takes seconds on a busy machine; an interrupt in the middle would break it for good."""
+
+    def run():
+        import sys
+
+        with measure.watch():
+            dist.all_reduce(torch.ones(4))
+        return "torch._dynamo" in sys.modules
+
+    before = two.run(lambda: "torch._dynamo" in __import__("sys").modules)
+    own = measure.record_own(two, lambda buffer: dist.all_reduce(buffer), 8)
+    assert own is not None
+    assert two.run(run) == before == [False, False]
